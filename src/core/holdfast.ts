@@ -124,9 +124,18 @@ export class Holdfast {
     return this.resolveReserved(options)
   }
 
-  /** The same for the door that has reserved the key's prefix; `forTurn`: to run a turn there. */
-  async resolveReserved(options: ResolveOptions, { forTurn = false } = {}): Promise<SessionHandle> {
-    const { live, isNew } = await this.#resolve(options, forTurn ? { turn: null } : {})
+  /**
+   * The same for the door that has reserved the key's prefix. `first`: to run a turn there, this
+   * one if that is known; what it would be refused for is checked before there is a session.
+   */
+  async resolveReserved(
+    options: ResolveOptions,
+    first?: { readonly input?: GivenInput; readonly options?: TurnOptions },
+  ): Promise<SessionHandle> {
+    const { input, options: turnOptions = {} } = first ?? {}
+    const isKnown = input !== undefined
+    const turn = isKnown ? turnRequest(input, turnOptions, this, this.authority) : null
+    const { live, isNew } = await this.#resolve(options, first === undefined ? {} : { turn })
     const { key } = live.session
     return new SessionHandle(this.authority, this, { id: live.id, key, isNew })
   }
@@ -394,9 +403,9 @@ export class Holdfast {
         await measuring
         return await work(await this.authority.open(live.id))
       } catch (error) {
-        // An erased id is never given out again, so a session with an id of the caller's choice
-        // stays. One that stays, as if this fails, is empty, and its time to live ends it.
+        // An erased id is never given out again: a session by an id that the caller chose stays.
         const isDiscarded = isNew && options.id === undefined
+        // If it fails, an empty session is left, which its time to live ends.
         if (isDiscarded) await this.authority.discard(live.id).catch(() => undefined)
         // Closed before it was admitted: the key is free again, and nothing happened.
         const isFree = isClosedError(error) && options.id === undefined

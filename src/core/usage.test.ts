@@ -381,7 +381,7 @@ describe('a quota that is used up', () => {
     const again = bob.submit({ key: 'one' }, 'runs', { idempotencyKey: 'first' })
     expect(await refused([again, bob.turn({ key: 'two' }, 'x'), bob.turn({}, 'x')])).toBe(2)
     const reserved = { id: 'own', internal: true }
-    expect(await refused([bob.resolveReserved(reserved, { forTurn: true })])).toBe(1)
+    expect(await refused([bob.resolveReserved(reserved, {})])).toBe(1)
     const { sessions } = await holdfast.list()
     expect(sessions.map(({ key }) => key)).toEqual(['one'])
     expect((await holdfast.authority.store.read('own', 0, 0)).row).toBeNull()

@@ -6,10 +6,11 @@ import { createHash } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { builtinAgents, type Agent, type QuotaOptions } from 'holdfast'
+import { builtinAgents, type Agent, type QuotaOptions, type Runner } from 'holdfast'
 import { openTokenFile } from 'holdfast/server'
 import OpenAI, { RateLimitError } from 'openai'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { NO_CAPABILITIES } from '../../src/core/index.ts'
 import { CommandLine } from '../support/command-line.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
@@ -228,6 +229,28 @@ describe('over the socket', () => {
     const { id } = (await send('rita', 'GET', '/v1/sessions?key=wire')).body.sessions[0]
     await send('rita', 'DELETE', `/v1/sessions/${id}`)
   })
+})
+
+it('is refused again when a request is repeated, and leaves no session', async () => {
+  const png = `data:image/png;base64,${Buffer.alloc(9_000).toString('base64')}`
+  const content = [{ type: 'image_url', image_url: { url: png } }]
+  const body = { model: 'viewer', messages: [{ role: 'user', content }] }
+  const viewer: Runner = {
+    capabilities: { ...NO_CAPABILITIES, images: true },
+    run: () => {
+      throw new Error('no turn is admitted')
+    },
+  }
+  const on = await start({ agents: { viewer } })
+  const position = await on.holdfast.authority.store.changes(null, 0)
+  const headers = { authorization: `Bearer ${secretOf('tess')}`, 'idempotency-key': 'again' }
+  for (let tries = 0; tries < 2; tries += 1) {
+    const answer = await on.call('POST', '/v1/chat/completions', { headers, body })
+    expect([answer.status, answer.body.error.code]).toEqual([429, 'quota_exceeded'])
+  }
+  const { changes } = await on.holdfast.authority.store.changes(position.position, 10)
+  expect(changes).toEqual([])
+  await on.close()
 })
 
 describe('after a restart', () => {

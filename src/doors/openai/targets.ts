@@ -59,6 +59,8 @@ const RETRY_MS = 600_000
 /** How long ago a request without a session may have begun, to be found after a restart. */
 const BEGUN_MS = 3_600_000
 const MINUTE_MS = 60_000
+/** How the keys begin that requests get which have none of their client's. */
+const OWN_KEY = 'retry:'
 /** Ends a session of one request that was not closed after its turn. */
 const OWN_TTL_MS = 60_000
 const PAGE = 256
@@ -237,13 +239,13 @@ function keysInSession(
   find: () => Promise<SessionHandle | null>,
 ): Pick<TurnTarget, 'newKey' | 'earlierKeys'> {
   return {
-    newKey: async (digest) => `retry:${digest}:${authority.entropy.id()}`,
+    newKey: async (digest) => `${OWN_KEY}${digest}:${authority.entropy.id()}`,
     /** Of turns that wait, run, or were over not long ago; the newest first. */
     earlierKeys: async (digest) => {
       const session = await find()
       const now = authority.clock.now()
       const keys: string[] = []
-      for (const { key, turn } of (await session?.requestKeys(`retry:${digest}:`)) ?? []) {
+      for (const { key, turn } of (await session?.requestKeys(`${OWN_KEY}${digest}:`)) ?? []) {
         const endedAt = (await session?.getTurn(turn))?.endedAt ?? now
         if (now - endedAt <= RETRY_MS) keys.push(key)
       }
@@ -264,11 +266,11 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
   const caller = exchange.header('authorization') ?? ''
   const idOf = (key: string): string => `once.${authority.digest(JSON.stringify([caller, key]))}`
   /** Whether this call made it; false too if it is over, or another node's. */
-  const open = async (key: string): Promise<boolean> => {
+  const open = async (key: string, first: Partial<TargetedTurn> = {}): Promise<boolean> => {
     const ttlMs = isKept ? undefined : OWN_TTL_MS
     const options = { id: idOf(key), internal: true, ttlMs, agent }
     try {
-      return (await holdfast.resolveReserved(options, { forTurn: true })).isNew
+      return (await holdfast.resolveReserved(options, first)).isNew
     } catch (error) {
       // Erased, if its response was deleted.
       const gone = ['session_closed', 'session_erased', 'not_owner'] as const
@@ -280,7 +282,7 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
   const minuteKeys = (digest: string): readonly string[] => {
     const minute = Math.floor(authority.clock.now() / MINUTE_MS)
     const length = BEGUN_MS / MINUTE_MS + 1
-    return Array.from({ length }, (_, ago) => `retry:${digest}:${minute - ago}`)
+    return Array.from({ length }, (_, ago) => `${OWN_KEY}${digest}:${minute - ago}`)
   }
   return {
     name: 'own',
@@ -306,14 +308,15 @@ function ownTarget(exchange: Exchange, agent: string | undefined, isKept: boolea
       const { idempotencyKey: key } = turn.options
       const session = holdfast.session(idOf(key))
       try {
-        if (!(await open(key))) await assertAgent(session, agent)
+        if (!(await open(key, isOwn(key) ? {} : turn))) await assertAgent(session, agent)
         const entered = await enterSession(holdfast, session, turn)
         if (!isKept) closeAfter(holdfast, entered)
         return entered
       } catch (error) {
         if (!isError(error, 'session_closed')) {
-          // It was made for this request. If this fails, its time to live ends it.
-          await authority.discard(session.id).catch(() => undefined)
+          // It was made for this request. If this fails, its time to live ends it. One by a key of
+          // the client stays: an erased id is never given out again, and the client may try again.
+          if (isOwn(key)) await authority.discard(session.id).catch(() => undefined)
           throw error
         }
         const digest = inputDigest(turn.input, turn.options, authority)
@@ -332,6 +335,10 @@ async function onlyTurn(session: SessionHandle, key: string, digest: string): Pr
   }
   if (first.keys?.some((known) => known.key === key && known.digest === digest)) return first.turn
   throw idempotencyMismatch(key)
+}
+
+function isOwn(key: string): boolean {
+  return key.startsWith(OWN_KEY)
 }
 
 function closeAfter({ authority }: Holdfast, { session, turn }: AdmittedTurn): void {
