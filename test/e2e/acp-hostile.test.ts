@@ -109,6 +109,14 @@ describe('a message that is wrong', () => {
     })
   })
 
+  it('has no answer if it is a notification', async () => {
+    await start()
+    const raw = new Raw()
+    await raw.send('{"jsonrpc":"2.0","method":"session/cancel","params":{"sessionId":7}}')
+    await raw.request(2, 'initialize', INITIALIZE)
+    expect(raw.said.map(({ id }) => id)).toEqual([2])
+  })
+
   it('names the field that is wrong, and a name of ours that is not known', async () => {
     await start()
     const raw = new Raw()

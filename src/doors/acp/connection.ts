@@ -151,7 +151,7 @@ export class AcpConnection {
       case 'response':
         return this.#answered(message, text)
       case 'notification':
-        return this.#notified(message, text)
+        return this.#takeNotification(message, text)
       case 'request':
         void this.#serve(message, text)
     }
@@ -236,7 +236,15 @@ export class AcpConnection {
     return peer
   }
 
-  /** A notification that is wrong has no answer. */
+  /** One that is wrong has no answer. */
+  #takeNotification(notification: RpcNotification, text: string): void {
+    try {
+      this.#notified(notification, text)
+    } catch (thrown) {
+      this.#reportFailure(thrown)
+    }
+  }
+
   #notified({ method, params }: RpcNotification, text: string): void {
     if (method === '$/cancel_request') return this.#cancelRequest(params, text)
     if (method !== 'session/cancel') return
