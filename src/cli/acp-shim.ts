@@ -368,7 +368,8 @@ export class AcpShim {
     for (const { message } of this.#open.values()) {
       this.#tellError(message.id ?? null, -32_000, reason, { code: 'unauthorized', retry: false })
     }
-    if (this.#options.output.writableLength > 0) await once(this.#options.output, 'drain')
+    // Its callback is called when all before it has left.
+    await new Promise((resolve) => this.#options.output.write('', resolve))
   }
 
   /** In good order, so that the server does not wait for it to come back. */

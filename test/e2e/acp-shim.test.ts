@@ -2,8 +2,10 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { PassThrough, Writable } from 'node:stream'
 import { builtinAgents } from 'holdfast'
 import { afterEach, describe, expect, it } from 'vitest'
+import { AcpShim } from '../../src/cli/acp-shim.ts'
 import type { Agent } from '../../src/runners/function.ts'
 import { selected } from '../support/acp-client.ts'
 import { ByteCutter, shimHere, ShimProcess } from '../support/acp-shim.ts'
@@ -80,6 +82,21 @@ describe('an editor on stdio', () => {
     await expect(refused.client.initialize()).rejects.toThrow(/refuses the connection/)
     expect(await refused.exited).toBe(1)
     expect(refused.stderr).toContain('--token-file')
+    await server.close()
+  })
+
+  it('ends so too where its output takes a while', async () => {
+    const server = await serve({ tokens: { scopesOf: () => null, close: () => undefined } })
+    const [input, written] = [new PassThrough(), [] as string[]]
+    const output = new Writable({
+      write: (data, _, done) => setImmediate(() => (written.push(String(data)), done())),
+    })
+    const url = `${server.url.replace('http', 'ws')}/acp`
+    const options = { url, token: null, hasKey: false, note: () => undefined }
+    const shim = new AcpShim({ ...options, input, output })
+    input.write('{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n')
+    expect(await shim.run()).toBe(1)
+    expect(written.join('')).toContain('refuses the connection')
     await server.close()
   })
 })
