@@ -452,6 +452,12 @@ describe('a conversation that was begun elsewhere', () => {
     expect((await (await adopt('known', { cwd })).turn('x')).reply?.text).toBe('3 x')
   })
 
+  it('is not looked for without an end', async () => {
+    await open({ folders: [tmpdir()], env: { LISTED: 'endless' } })
+    const adopted = bench!.holdfast.adopt('known')
+    await expect(adopted).rejects.toMatchObject({ details: { field: 'settings.cwd' } })
+  })
+
   it('is refused by an agent that does not repeat it, and without folders', async () => {
     await open({ folders: [tmpdir()], env: { RESTORE: 'resume' } })
     await expect(bench!.holdfast.adopt('x')).rejects.toMatchObject({ code: 'capability_missing' })

@@ -4,7 +4,7 @@
  * KEEP: a folder where sessions are kept. RESTORE: `load`, `late` (it says that a session is loaded
  * before it has said all again), `resume` or nothing. START: how it fails. OFFERS: with modes, models,
  * instructions, images, steering and forks; `unkept forks`: those are lost with their process.
- * LISTED: the session that it tells the folder of.
+ * LISTED: the session that it tells the folder of; `endless`: of none, on pages without an end.
  */
 import {
   appendFileSync,
@@ -138,7 +138,7 @@ const app = agent({ name: 'tiny' })
     'session/list',
     (value) => value,
     ({ params }) =>
-      params.cursor === undefined
+      params.cursor === undefined || LISTED === 'endless'
         ? { sessions: [{ sessionId: 'another', cwd: '/' }], nextCursor: 'more' }
         : { sessions: [{ sessionId: LISTED, cwd: KEEP }] },
   )

@@ -30,6 +30,9 @@ import { Conversation, Replay } from './replay.ts'
 import { AcpSession, unsupported } from './session.ts'
 import type { AcpUpdate, PromptResponse } from './updates.ts'
 
+/** How many pages of its sessions an agent is asked for. */
+const LIST_PAGES_MAX = 200
+
 /** What a session is opened with. It keeps that until it is opened again. */
 export type SessionBasis = Places & {
   readonly servers: readonly (readonly [string, McpServerOptions])[]
@@ -185,7 +188,8 @@ export class AcpAgent implements PooledAgent {
   /** The working folder of a session that was begun elsewhere; null: the agent does not tell. */
   async folderOf(wanted: string): Promise<string | null> {
     if (!this.abilities.list) return null
-    for (let cursor: unknown = undefined; ;) {
+    let cursor: unknown = undefined
+    for (let pages = 0; pages < LIST_PAGES_MAX; pages += 1) {
       const page = await this.#ask<JsonObject>(
         'session/list',
         cursor === undefined ? {} : { cursor },
@@ -197,6 +201,7 @@ export class AcpAgent implements PooledAgent {
       cursor = page['nextCursor'] ?? null
       if (cursor === null) return null
     }
+    return null
   }
 
   /** Loads a session that was begun elsewhere, for what was said in it. */
