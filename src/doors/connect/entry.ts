@@ -38,7 +38,7 @@ import { LogChannel } from './log-channel.ts'
 export const connectService: Service = { door: 'connect', mark: '', readHello, admit }
 
 /** What a secret is good for, and whose it is. */
-type Grant = Caller & { readonly scopes: readonly Scope[] }
+type ScopedCaller = Caller & { readonly scopes: readonly Scope[] }
 
 /** A client's attachment, as what it holds it, and by which token. */
 type ClientIdentity = Omit<AdmittedClient, 'channel'> & Pick<Attachment, 'answers'>
@@ -47,7 +47,7 @@ type HelloClaim = {
   readonly hello: Hello
   readonly session: SessionHandle
   /** Null if it has neither a token nor a link that is good, but a resume token. */
-  readonly granted: Grant | null
+  readonly granted: ScopedCaller | null
   /** Of a link: what a watcher came in by before. */
   readonly use: string | undefined
 }
@@ -147,21 +147,25 @@ function assertHeld(
 }
 
 /** What the hello's token or link may do. */
-async function grantOf(hub: Hub, { auth, session }: Hello, use?: string): Promise<Grant | null> {
+async function grantOf(
+  hub: Hub,
+  { auth, session }: Hello,
+  use?: string,
+): Promise<ScopedCaller | null> {
   if (auth?.link !== undefined) return linkGrant(hub, session ?? '', auth.link, use)
   const granted = tokenGrant(hub, auth?.token)
   if (granted !== null || auth?.resume !== undefined) return granted
   throw new HoldfastError('unauthorized', 'a token or a link is needed')
 }
 
-function tokenGrant({ gate }: Hub, token: string | undefined): Grant | null {
+function tokenGrant({ gate }: Hub, token: string | undefined): ScopedCaller | null {
   const scopes = gate.grant(token)
   const caller = gate.callerOf(token)
   return scopes === null || caller === null ? null : { scopes, ...caller }
 }
 
 /** A caller without a valid secret does not learn whether there is, or was, such a session. */
-async function linkGrant(hub: Hub, id: string, token: string, use?: string): Promise<Grant> {
+async function linkGrant(hub: Hub, id: string, token: string, use?: string): Promise<ScopedCaller> {
   try {
     // Only looked at: whose it is shows by that.
     const session = hub.holdfast.as(LOCAL, null).session(id)
@@ -177,19 +181,19 @@ async function linkGrant(hub: Hub, id: string, token: string, use?: string): Pro
 }
 
 /** Sees its session and no other. */
-function guestOf(session: string, link: string, scopes: readonly Scope[]): Grant {
+function guestOf(session: string, link: string, scopes: readonly Scope[]): ScopedCaller {
   const access = { principal: '', groups: [], scopes, session }
   return { scopes, by: linkPrincipal(link), access }
 }
 
-function assertMay(granted: Grant | null, ...operations: readonly Operation[]): void {
+function assertMay(granted: ScopedCaller | null, ...operations: readonly Operation[]): void {
   for (const operation of operations) assertMayDo(granted?.scopes ?? [], operation)
 }
 
 async function findSession(
   hub: Hub,
   { hello, link }: SplitHello,
-  granted: Grant | null,
+  granted: ScopedCaller | null,
 ): Promise<SessionHandle> {
   const { session, key = '', auth, options = {} } = hello
   // A client with a resume token only acts as the attachment's principal, which is read later.
@@ -280,7 +284,7 @@ async function comeBack(
 function identityOf(
   held: Attachment,
   hello: Hello,
-  granted: Grant | null,
+  granted: ScopedCaller | null,
 ): Omit<ClientIdentity, 'session' | 'attachment'> & Caller {
   const { role, link } = held
   const guestScopes = operationsOf(held).map((operation) => OPERATIONS[operation])
