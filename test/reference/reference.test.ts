@@ -7,6 +7,7 @@ import { checkConfig } from '../../src/config/index.ts'
 import { ACP_METHODS } from '../../src/doors/acp/methods.ts'
 import { HANDLERS } from '../../src/doors/acp/requests.ts'
 import { CONFIG_SCHEMA } from '../../src/config/schema.ts'
+import { EVENT_TYPES } from '../../src/core/index.ts'
 import { CONFIG_SCHEMA_FILE, configSchema, PAGES, unaligned, withTables } from './pages.ts'
 
 const read = (file: string): string =>
@@ -73,6 +74,20 @@ describe('the methods of ACP', () => {
       )
       .map(([method]) => method)
     expect(Object.keys(HANDLERS).toSorted()).toEqual(served.toSorted())
+  })
+})
+
+describe('the events of a log', () => {
+  it('are all in the table of the reference', () => {
+    const lines = read('docs/reference/http.md').split('\n')
+    const first = lines.findIndex((line) => line.includes('`session.created`, '))
+    const rows = lines.slice(first, lines.indexOf('', first)).map((row) => row.split('|')[1] ?? '')
+    const named = rows.flatMap((cell) => {
+      const names = Array.from(cell.matchAll(/`([\w.]+)`/g), ([, name = '']) => name)
+      const [group] = names[0]?.split('.') ?? []
+      return names.map((name) => (name.startsWith('.') ? `${group}${name}` : name))
+    })
+    expect(named.toSorted()).toEqual(Object.keys(EVENT_TYPES).toSorted())
   })
 })
 
