@@ -22,7 +22,7 @@ import type { Reserved } from './store.ts'
 const MOTION_LOOK_MS = 10
 /** A session used so recently is not evicted, however many there are. */
 const IDLE_MS = 100
-/** One that was moved to the end so recently stays where it is. */
+/** One that was moved to the end so recently stays where it is: it may have been used since. */
 const MOVED_MS = 50
 
 export class HeldSessions {

@@ -94,6 +94,8 @@ export class OutsideMessages {
   ): Promise<readonly EarlierMessage[] | null> {
     const bytes = bytesOf(last)
     const log = bytes === null ? null : await this.#logOf(session)
+    // A file that is not there yet has nothing of others.
+    if (bytes === 0 && log === null) return []
     const file = log === null ? null : await this.#open(session.id, log)
     if (bytes === null || file === null) return null
     try {

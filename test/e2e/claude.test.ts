@@ -22,6 +22,7 @@ import {
 } from 'holdfast'
 import { claudeTranscripts } from '../support/claude-transcript.ts'
 import { runningIn } from '../support/processes.ts'
+import { until } from '../support/gate.ts'
 import { offline, programOf } from '../support/real-agents.ts'
 import { StubModel } from '../support/stub-model.ts'
 
@@ -470,8 +471,10 @@ describe('a conversation that is continued in a terminal', () => {
   it.each(['cancelled', 'killed'])('is not a turn of ours that was %s', async (how) => {
     const session = await sessionOf()
     await session.turn('one')
-    const turn = session.turn(`hang ${how}`)
-    await model.askedAbout(`hang ${how}`)
+    const before = model.requests.length
+    const turn = session.turn('hang')
+    const since = () => model.requests.slice(before)
+    await until(() => since().some(({ users }) => users.at(-1)?.includes('hang') === true))
     if (how === 'killed') for (const pid of running()) process.kill(pid, 'SIGKILL')
     else await session.cancelTurn(String((await session.state()).running?.id))
     expect((await turn).state).toBe(how === 'killed' ? 'failed' : 'cancelled')
