@@ -5,7 +5,8 @@
  * `id`; version 2 has no `principal` and what follows it.
  *
  * 1. No message has a token or a digest in it: an error names the place in the file only.
- * 2. A token is looked up by its digest: the time that takes says nothing about any token.
+ * 2. A token is looked up by its digest: the time that takes says nothing about any token. One that
+ *    was good before is found by itself: of other texts only a random hash is compared.
  * 3. `principal` is whose token it is: several tokens may be one principal's. Logs know its holder
  *    by it, or without it by `id`, which is opaque and kept as long as the token is. The sessions
  *    of tokens without a principal belong to the default one.
@@ -227,6 +228,8 @@ export class TokenList {
    * nothing about a token.
    */
   #tokens: ReadonlyMap<string, readonly KnownToken[]> = new Map()
+  /** Those of them that were shown, by themselves: a digest costs more than all other checks. */
+  readonly #shown = new Map<string, readonly KnownToken[]>()
 
   constructor(entries: readonly TokenEntry[]) {
     this.replace(entries)
@@ -240,6 +243,7 @@ export class TokenList {
       tokens.set(digest, [...(tokens.get(digest) ?? []), knownToken(entry)])
     }
     this.#tokens = tokens
+    this.#shown.clear()
   }
 
   accessOf(token: string, now: number): TokenAccess | null {
@@ -260,8 +264,14 @@ export class TokenList {
   }
 
   #validOf(token: string, now: number): KnownToken | undefined {
-    const known = this.#tokens.get(tokenSha256(token))
+    const known = this.#shown.get(token) ?? this.#show(token)
     return known?.findLast(({ expiresAt }) => now < expiresAt)
+  }
+
+  #show(token: string): readonly KnownToken[] | undefined {
+    const known = this.#tokens.get(tokenSha256(token))
+    if (known !== undefined) this.#shown.set(token, known)
+    return known
   }
 
   protected expired(now: number): number {
