@@ -3,7 +3,13 @@ import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { assertReadable, type LoggedEvent, type SessionEvent } from './events.ts'
 import type { LastPosition, Message } from './runner.ts'
-import type { SessionRow, Store, StoredEvent } from './store.ts'
+import {
+  PAGE_CHARS,
+  type ReadResult,
+  type SessionRow,
+  type Store,
+  type StoredEvent,
+} from './store.ts'
 import { inputText, partsOf, turnSeq } from './turns.ts'
 
 export type LogContext = Pick<CoreContext, 'store' | 'limits'>
@@ -184,23 +190,79 @@ export async function readLastPosition(
 
 /** The last events of a log, at most so many: the last page first, each in the order of the log. */
 async function* readPagesBack(
-  { store, limits }: LogContext,
+  log: LogContext,
   id: string,
   eventsMax: number,
+  end = Number.MAX_SAFE_INTEGER,
 ): AsyncGenerator<readonly StoredEvent[]> {
-  let last = readableRow((await store.read(id, 0, 0)).row, id).seq
-  const end = Math.max(0, last - eventsMax)
-  while (last > end) {
-    const after = Math.max(end, last - limits.pageEvents)
-    const page: StoredEvent[] = []
-    for (let seq = after; seq < last; seq = page.at(-1)?.seq ?? last) {
-      // Large events come in pages with fewer of them.
-      const { row, events } = await store.read(id, seq, last - seq)
-      readableRow(row, id)
-      page.push(...events)
-      if (events.length === 0) break
-    }
-    yield page
-    last = after
+  let before = end
+  for (let left = eventsMax; left > 0 && before > 1;) {
+    const { events, first } = await readPageBefore(log, id, {
+      before,
+      limit: Math.min(left, log.limits.pageEvents),
+    })
+    if (events.length > 0) yield events
+    left -= events.length
+    before = first
   }
+}
+
+export type PageBefore = { readonly before: number; readonly limit: number }
+
+/**
+ * The events of a log that end just before a position, or at its end if that comes first: at most
+ * `limit`, fewer if they are large, but one at least. `first` is the seq of the first of them: the
+ * page before ends there.
+ */
+export async function readPageBefore(
+  { store }: LogContext,
+  id: string,
+  { before, limit }: PageBefore,
+): Promise<ReadResult & { readonly first: number }> {
+  const { seq } = readableRow((await store.read(id, 0, 0)).row, id)
+  const end = Math.min(before - 1, seq)
+  // A store's page ends early where events are large; this one has to begin late.
+  for (let count = Math.min(limit, end); ; count = Math.ceil(count / 2)) {
+    const { row, events } = await store.read(id, end - count, count)
+    readableRow(row, id)
+    if (events.length === count || count <= 1) return { row, events, first: end - count + 1 }
+  }
+}
+
+/** What is looked through for one page of a conversation: its messages may be far apart. */
+const LOOKED_THROUGH_MAX = 4_096
+const LOOKED_THROUGH_CHARS = 16 * PAGE_CHARS
+
+export type MessagePage = {
+  readonly messages: readonly Message[]
+  /** The page before ends just before this event; null: the conversation begins on this page. */
+  readonly nextBefore: number | null
+}
+
+/**
+ * The last messages before a position, oldest first: at most `limit`, or all of one event. Fewer,
+ * or none, if they are large or far apart.
+ */
+export async function readMessagesBefore(
+  log: LogContext,
+  id: string,
+  { before, limit }: PageBefore,
+): Promise<MessagePage> {
+  let messages: readonly Message[] = []
+  let chars = 0
+  let lookedThrough = 0
+  let nextBefore = before
+  for await (const page of readPagesBack(log, id, LOOKED_THROUGH_MAX, before)) {
+    for (const stored of page.toReversed()) {
+      const said = messagesOf(readEvent(stored, id))
+      const isFull = messages.length + said.length > limit || chars >= PAGE_CHARS
+      if (isFull && said.length > 0 && messages.length > 0) return { messages, nextBefore }
+      if (said.length > 0) chars += stored.body.length
+      messages = [...said, ...messages]
+      nextBefore = stored.seq
+      lookedThrough += stored.body.length
+    }
+    if (lookedThrough >= LOOKED_THROUGH_CHARS) break
+  }
+  return { messages, nextBefore: nextBefore > 1 ? nextBefore : null }
 }

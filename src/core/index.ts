@@ -49,7 +49,7 @@ export type { EventOf, SessionEvent } from './events.ts'
 export type { StopSignal } from './feed.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed.ts'
 export { Holdfast, type ForkOptions, type HoldfastOptions, type Unbound } from './holdfast.ts'
-export { POSITION_KIND } from './history.ts'
+export { POSITION_KIND, type PageBefore } from './history.ts'
 export { newest } from './origins.ts'
 export type { FollowAsksOptions, InboxEvent, InboxPage, OpenAsk, OpenAskPage } from './inbox.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
@@ -91,7 +91,8 @@ export {
 } from './runner.ts'
 export { decide, evolve } from './session.ts'
 export { AttachmentHandle, WatcherHandle, type AttachOptions } from './attachment-handle.ts'
-export { SessionHandle, type FollowOptions } from './session-handle.ts'
+export { SessionHandle } from './session-handle.ts'
+export type { FollowOptions } from './readable-events.ts'
 export type {
   Append,
   AppendOutcome,

@@ -1,9 +1,21 @@
 /** Of a log, what a reader with some scopes sees: `EVENT_TYPES` says what only managers do. */
 import type { Scope } from './access.ts'
 import { isManaged } from './events.ts'
-import { FeedItem, isTold, typeOf } from './feed.ts'
+import { FeedItem, isTold, typeOf, type StopSignal } from './feed.ts'
 import { readEvents, type LogContext } from './history.ts'
 import type { StoredEvent } from './store.ts'
+
+export type FollowOptions = {
+  /** After this event; 0 is the beginning. */
+  readonly after?: number
+  /** And after this delta of the turn then running. */
+  readonly afterDelta?: number
+  readonly signal?: StopSignal
+  /** Events about attachments and links too, as is usual. */
+  readonly presence?: boolean
+  /** For this watcher: throws `not_owner` if the session's owner does not know it any more. */
+  readonly watcher?: string
+}
 
 /** Batches that several readers follow stay one array for those that read the same of it. */
 const unmanaged = new WeakMap<readonly FeedItem[], readonly FeedItem[]>()
@@ -39,4 +51,31 @@ export async function* closedFeed(
     const told = items.filter(({ type }) => isTold(type, reader.presence))
     yield readableItems(told, reader.scopes)
   }
+}
+
+/**
+ * Ends as if there were no such session when its caller may not see it any more: `look` throws
+ * then, and says what the caller may do otherwise.
+ */
+export function whileVisible(
+  feed: AsyncGenerator<readonly FeedItem[]>,
+  look: () => readonly Scope[],
+): AsyncGenerator<readonly FeedItem[]> {
+  const following = feed.next.bind(feed)
+  const next: typeof following = async () => {
+    for (;;) {
+      const step = await following()
+      try {
+        const scopes = look()
+        if (step.done === true) return step
+        const value = readableItems(step.value, scopes)
+        if (value.length > 0) return { value, done: false }
+      } catch (unseen) {
+        await feed.return(undefined)
+        throw unseen
+      }
+    }
+  }
+  // No generator around it: one that waits for the next batch could not be ended from outside.
+  return Object.assign(feed, { next })
 }

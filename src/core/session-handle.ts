@@ -23,8 +23,15 @@ import { closedError } from './closing.ts'
 import type { SettingsChange } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
-import type { StopSignal, FeedItem, Delta } from './feed.ts'
-import { readMessages, readableRow } from './history.ts'
+import type { FeedItem, Delta } from './feed.ts'
+import {
+  readMessages,
+  readMessagesBefore,
+  readPageBefore,
+  readableRow,
+  type MessagePage,
+  type PageBefore,
+} from './history.ts'
 import { bearerOf, usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
 import type { Ask, Attachment, Link, Note, Principal, Session, Settings, Share } from './state.ts'
@@ -38,7 +45,7 @@ import {
   type LinkOptions,
   type TurnOptions,
 } from './requests.ts'
-import { closedFeed, readableEvents, readableItems } from './readable-events.ts'
+import { closedFeed, readableEvents, whileVisible, type FollowOptions } from './readable-events.ts'
 import type { Message } from './runner.ts'
 import { changedSettings, checkSettings } from './settings.ts'
 import type { KeyedTurn, ReadResult } from './store.ts'
@@ -50,18 +57,6 @@ import {
   type TurnRecord,
 } from './turn-record.ts'
 import { watcherId } from './watchers.ts'
-
-export type FollowOptions = {
-  /** After this event; 0 is the beginning. */
-  readonly after?: number
-  /** And after this delta of the turn then running. */
-  readonly afterDelta?: number
-  readonly signal?: StopSignal
-  /** Events about attachments and links too, as is usual. */
-  readonly presence?: boolean
-  /** For this watcher: throws `not_owner` if the session's owner does not know it any more. */
-  readonly watcher?: string
-}
 
 /** Messages between two looks at whether the reader may still see the session. */
 const CHECKED_EVERY = 16
@@ -224,31 +219,7 @@ export class SessionHandle {
       return closedFeed(this.#authority, this.id, { after, presence, scopes })
     }
     const feed = live.follow({ seq: after, delta: afterDelta }, signal, { presence })
-    return this.access === null ? feed : this.#whileVisible(feed, live)
-  }
-
-  /** Ends as if there were no such session when its caller may not see it any more. */
-  #whileVisible(
-    feed: AsyncGenerator<readonly FeedItem[]>,
-    live: LiveSession,
-  ): AsyncGenerator<readonly FeedItem[]> {
-    const following = feed.next.bind(feed)
-    const next: typeof following = async () => {
-      for (;;) {
-        const step = await following()
-        try {
-          const scopes = assertVisible(this, live.session)
-          if (step.done === true) return step
-          const value = readableItems(step.value, scopes)
-          if (value.length > 0) return { value, done: false }
-        } catch (unseen) {
-          await feed.return(undefined)
-          throw unseen
-        }
-      }
-    }
-    // No generator around it: one that waits for the next batch could not be ended from outside.
-    return Object.assign(feed, { next })
+    return this.access === null ? feed : whileVisible(feed, () => assertVisible(this, live.session))
   }
 
   /**
@@ -263,6 +234,18 @@ export class SessionHandle {
     if (after > seq) throw invalid('after', `is ahead of the log, which ends at ${seq}`)
     const position = events.at(-1)?.seq ?? after
     return { row, events: readableEvents(events, scopesOn(this, found)), position }
+  }
+
+  /**
+   * The page of the log that ends just before a position, or at its end, as far as its caller may
+   * read it. `first`: where the page before ends; `position` is behind all of the page.
+   */
+  async readBefore(page: PageBefore) {
+    if (this.access !== null) await this.assertMay('session.read')
+    const { row, events, first } = await readPageBefore(this.#authority, this.id, page)
+    const scopes = scopesOn(this, readableRow(row, this.id))
+    const position = events.at(-1)?.seq ?? first - 1
+    return { events: readableEvents(events, scopes), first, position }
   }
 
   /** Those of the newest request keys that begin so, the newest first. For doors. */
@@ -281,6 +264,12 @@ export class SessionHandle {
       count += 1
       yield message
     }
+  }
+
+  /** The last messages of the conversation before a position, oldest first. */
+  async messagesBefore(page: PageBefore): Promise<MessagePage> {
+    if (this.access !== null) await this.assertMay('session.read')
+    return readMessagesBefore(this.#authority, this.id, page)
   }
 
   /** Stores the bytes of an image or a file, for parts that name them by this digest. */

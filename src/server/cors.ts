@@ -9,8 +9,10 @@ const REQUEST_HEADERS = [
   'x-stainless-retry-count, x-stainless-timeout, x-stainless-lang, x-stainless-os',
   'x-stainless-package-version, x-stainless-runtime, x-stainless-runtime-version, x-stainless-arch',
 ].join(', ')
-const ANSWER_HEADERS =
-  'Location, Content-Location, Retry-After, Retry-After-Ms, X-Should-Retry, X-Request-Id'
+const ANSWER_HEADERS = [
+  'Location, Content-Location, Retry-After, Retry-After-Ms, X-Should-Retry, X-Request-Id',
+  'X-Next-Before',
+].join(', ')
 
 /** How long a browser may remember the answer to a preflight, in seconds. */
 const REMEMBER_S = 600

@@ -107,6 +107,8 @@ export type SessionListView = {
 export type EventPageView = {
   readonly events: readonly SessionEvent[]
   readonly nextAfter: number
+  /** Of a page by `before`. */
+  readonly nextBefore?: number
   readonly hasMore: boolean
 }
 

@@ -186,6 +186,12 @@ describe('with whom a session is shared', () => {
       expect(body.nextAfter).toBe(after + 1)
       ;({ nextAfter: after, hasMore } = body)
     }
+    for (let before = paged.length + 99, hasMore = true; hasMore;) {
+      const path = `/v1/sessions/${id}/events?limit=1&before=${before}`
+      const { body } = await server.call('GET', path, { headers: bearer(who) })
+      paged.push(...body.events.map(({ type }: { type: string }) => type))
+      ;({ nextBefore: before, hasMore } = body)
+    }
     const stopped = new AbortController()
     const stream = await fetch(`${server.url}/v1/sessions/${id}/events`, {
       headers: { ...bearer(who), accept: 'text/event-stream' },

@@ -325,6 +325,60 @@ describe('events', () => {
   })
 })
 
+describe('a log read from its end', () => {
+  it('has pages that end before a position, without a gap or a repeat', async () => {
+    const id = await sessionOf()
+    for (const input of ['a', 'b', 'c']) await post(`/v1/sessions/${id}/turns`, { input })
+    const whole = await (await get(`/v1/sessions/${id}/events`)).json()
+    const seqs: number[] = []
+    for (let before = 999; ;) {
+      const path = `/v1/sessions/${id}/events?before=${before}&limit=4`
+      const page = await (await get(path)).json()
+      const own = page.events.map(({ seq }: Json) => seq)
+      expect(own).toEqual(own.toSorted((one: number, other: number) => one - other))
+      expect([page.nextBefore, page.nextAfter]).toEqual([own[0], own.at(-1)])
+      seqs.unshift(...own)
+      if (!page.hasMore) break
+      before = page.nextBefore
+    }
+    expect(seqs).toEqual(whole.events.map(({ seq }: Json) => seq))
+    const empty = await (await get(`/v1/sessions/${id}/events?before=1`)).json()
+    expect(empty).toEqual({ events: [], nextBefore: 1, nextAfter: 0, hasMore: false })
+  })
+
+  it('has smaller pages where its events are large, with one at least', async () => {
+    const { session } = await (
+      await post('/v1/keys/large-back/turns', { agent: 'large', input: '20' })
+    ).json()
+    const path = `/v1/sessions/${session}/events`
+    const whole: number[] = []
+    for (let after = 0; ;) {
+      const page = await (await get(`${path}?after=${after}`)).json()
+      whole.push(...page.events.map(({ seq }: Json) => seq))
+      if (!page.hasMore) break
+      after = page.nextAfter
+    }
+    const seqs: number[] = []
+    for (let before = 999; before > 1;) {
+      const { events, nextBefore } = await (await get(`${path}?before=${before}`)).json()
+      expect(events.length).toBeGreaterThan(0)
+      seqs.unshift(...events.map(({ seq }: Json) => seq))
+      before = nextBefore
+    }
+    expect(seqs).toEqual(whole)
+  })
+
+  it('is no stream, and begins at one end', async () => {
+    const id = await sessionOf()
+    const path = `/v1/sessions/${id}/events`
+    await refused(get(`${path}?before=2`, STREAM), 422, 'invalid_field')
+    await refused(get(`${path}?before=2&after=0`), 422, 'invalid_field')
+    await refused(get(`${path}?before=0`), 422, 'invalid_field')
+    await refused(get(`${path}?before=2&limit=257`), 422, 'invalid_field')
+    await refused(get('/v1/sessions/nobody/events?before=2'), 404, 'session_unknown')
+  })
+})
+
 describe('the change feed', () => {
   it('tells which sessions changed after a position, and how', async () => {
     const { changes, position, hasMore } = await (await get('/v1/changes')).json()
@@ -376,6 +430,47 @@ describe('the transcript', () => {
       { seq: 3, turn: 't2', role: 'assistant', text: 'a\nb' },
     ])
     await refused(get('/v1/sessions/nobody/transcript'), 404, 'session_unknown')
+  })
+
+  it('is read from its end in pages, each of which says where the one before it ends', async () => {
+    const id = await sessionOf()
+    for (const input of ['a', 'b', 'c', 'd']) await post(`/v1/sessions/${id}/turns`, { input })
+    const path = `/v1/sessions/${id}/transcript`
+    const whole = await (await get(path)).text()
+    const pages: string[] = []
+    for (let before: string | null = ''; before !== null;) {
+      const answer = await get(`${path}?limit=3${before === '' ? '' : `&before=${before}`}`)
+      expect(answer.headers.get('content-type')).toBe('application/jsonl')
+      pages.unshift(await answer.text())
+      before = answer.headers.get('x-next-before')
+    }
+    expect(pages.join('')).toBe(whole)
+    expect(pages.map((page) => page.trimEnd().split('\n').length)).toEqual([2, 3, 3])
+    await refused(get(`${path}?limit=0`), 422, 'invalid_field')
+    await refused(get(`${path}?limit=257`), 422, 'invalid_field')
+    await refused(get('/v1/sessions/nobody/transcript?limit=3'), 404, 'session_unknown')
+  })
+
+  it('has an empty page where messages are far apart, with a way on', async () => {
+    const id = await sessionOf()
+    await post(`/v1/sessions/${id}/turns`, { input: 'hello' })
+    const note = { kind: 'copilot', data: null }
+    const session = holdfast.session(id)
+    for (let left = 5; left > 0; left -= 1) {
+      await Promise.all(Array.from({ length: 1_000 }, () => session.note(note, 'turn.run')))
+    }
+    const path = `/v1/sessions/${id}/transcript`
+    const texts: string[] = []
+    let empty = 0
+    for (let before: string | null = '999999'; before !== null;) {
+      const answer = await get(`${path}?limit=2&before=${before}`)
+      const lines = (await answer.text()).split('\n').filter((line) => line !== '')
+      texts.unshift(...lines.map((line) => JSON.parse(line).text))
+      if (lines.length === 0) empty += 1
+      before = answer.headers.get('x-next-before')
+    }
+    expect(texts).toEqual(['hello', 'hello'])
+    expect(empty).toBeGreaterThan(0)
   })
 })
 

@@ -2,7 +2,13 @@
  * What happens: the log of a session, its conversation, and the change feed of all sessions. Page
  * by page as JSON, or as it happens as server-sent events.
  */
-import { invalid, type ChangePage, type Message, type SessionHandle } from '../../core/index.ts'
+import {
+  invalid,
+  type ChangePage,
+  type Message,
+  type PageBefore,
+  type SessionHandle,
+} from '../../core/index.ts'
 import { Type } from '../../schema/typebox.ts'
 import { encodeEvent, encodeNotice, parsePosition } from '../../wire/server-sent-events.ts'
 import { changesView } from '../../wire/views.ts'
@@ -20,8 +26,21 @@ const CHANGES_QUERY = query({
 })
 const EVENTS_QUERY = query({
   after: Type.String({ description: 'The last event that is known: SEQ, on a stream SEQ.N too.' }),
+  before: Type.Integer({
+    minimum: 1,
+    description: 'Instead of after: the page that ends just before this event.',
+  }),
   limit: Type.Integer({ minimum: 1, description: 'How many events on a page.' }),
 })
+const TRANSCRIPT_QUERY = query({
+  before: Type.Integer({ minimum: 1, description: 'Only messages before this event.' }),
+  limit: Type.Integer({
+    minimum: 1,
+    description: 'Only the last so many messages; at most the limit pageEvents.',
+  }),
+})
+/** The answer's header that says where the page before ends, if there is one. */
+const NEXT_BEFORE = 'X-Next-Before'
 const TRANSCRIPT_TYPE = 'application/jsonl'
 /** Lines of a transcript are gathered to writes of about this size. */
 const WRITE_CHARS = 65_536
@@ -51,8 +70,9 @@ export const logRoutes = routes({
   },
   'GET /v1/sessions/:id/transcript': {
     name: 'getTranscript',
-    summary: 'The conversation, one message per line',
+    summary: 'The conversation, one message per line: all of it, or a page from its end',
     operation: 'session.read',
+    query: TRANSCRIPT_QUERY,
     answers: {
       200: { description: 'JSON lines.', content: { [TRANSCRIPT_TYPE]: schemas.Message } },
     },
@@ -103,10 +123,10 @@ async function shownPage(page: ChangePage, positions: HiddenPositions | null) {
 }
 
 async function replyPage(exchange: Exchange): Promise<void> {
-  const { pageEvents } = exchange.holdfast.authority.limits
-  const { after: text = '0', limit = pageEvents } = EVENTS_QUERY.read(exchange.search)
+  const { before, after: text = '0', ...rest } = EVENTS_QUERY.read(exchange.search)
+  const limit = pageLimit(exchange, rest.limit)
+  if (before !== undefined) return replyPageBefore(exchange, { before, limit })
   const { seq: after } = parsePosition('after', text)
-  if (limit > pageEvents) throw invalid('limit', `must be from 1 to ${pageEvents}`)
   // Shorter where the events are large: all of it is in memory until it has been sent.
   const { row, events, position: nextAfter } = await exchange.session.read(after, limit)
   const hasMore = nextAfter < (row?.seq ?? 0)
@@ -116,9 +136,26 @@ async function replyPage(exchange: Exchange): Promise<void> {
   exchange.send(200, 'application/json', page)
 }
 
+function pageLimit(exchange: Exchange, given: number | undefined): number {
+  const { pageEvents } = exchange.holdfast.authority.limits
+  const limit = given ?? pageEvents
+  if (limit > pageEvents) throw invalid('limit', `must be from 1 to ${pageEvents}`)
+  return limit
+}
+
+async function replyPageBefore(exchange: Exchange, page: PageBefore): Promise<void> {
+  const { after } = EVENTS_QUERY.read(exchange.search)
+  if (after !== undefined) throw invalid('before', 'cannot be given together with after')
+  const { events, first, position } = await exchange.session.readBefore(page)
+  const bodies = events.map(({ body }) => body).join(',')
+  const more = `"nextBefore":${first},"nextAfter":${position},"hasMore":${first > 1}`
+  exchange.send(200, 'application/json', `{"events":[${bodies}],${more}}`)
+}
+
 async function streamEvents(exchange: Exchange): Promise<void> {
   const { session, signal, search } = exchange
-  const { after = '0' } = EVENTS_QUERY.read(search)
+  const { after = '0', before } = EVENTS_QUERY.read(search)
+  if (before !== undefined) throw invalid('before', 'is for pages: a stream goes on from after')
   // What a browser sends by itself when it reconnects counts more than the address it began with.
   const lastEventId = exchange.header('last-event-id') || null
   const from =
@@ -136,9 +173,19 @@ async function farewell(session: SessionHandle): Promise<string> {
   return encodeNotice('end', { code: 'session_closed', reason: closed?.reason ?? null })
 }
 
-/** The conversation, read and written piece by piece however long it is. */
 async function getTranscript(exchange: Exchange): Promise<void> {
   const type = negotiate(exchange.header('accept'), [TRANSCRIPT_TYPE, 'application/x-ndjson'])
+  const { before = Number.MAX_SAFE_INTEGER, limit } = TRANSCRIPT_QUERY.read(exchange.search)
+  if (limit === undefined && before === Number.MAX_SAFE_INTEGER) return sendAll(exchange, type)
+  const page = { before, limit: pageLimit(exchange, limit) }
+  const { messages, nextBefore } = await exchange.session.messagesBefore(page)
+  const lines = messages.map((message) => `${JSON.stringify(message)}\n`)
+  const header = nextBefore === null ? [] : [NEXT_BEFORE, String(nextBefore)]
+  exchange.send(200, type, lines.join(''), header)
+}
+
+/** The conversation, read and written piece by piece however long it is. */
+async function sendAll(exchange: Exchange, type: string): Promise<void> {
   const messages = exchange.session.messages()
   // The first step fails if there is no such session, while a refusal can still be a status.
   let step: IteratorResult<Message> | null = await messages.next()

@@ -207,6 +207,9 @@ export const Event = Type.Object(
 export const EventPage = Type.Object({
   events: Type.Array(Event),
   nextAfter: whole,
+  nextBefore: Type.Optional(
+    Type.Integer({ minimum: 1, description: 'Of a page by before: where the one before it ends.' }),
+  ),
   hasMore: Type.Boolean(),
 })
 export const Message = Type.Object({
