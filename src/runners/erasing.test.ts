@@ -89,6 +89,7 @@ function codexIn(home: string, canDelete: boolean): Runner {
     fs.writeFileSync(file, 'secret')
     fs.writeFileSync(process.env.CODEX_HOME + '/index', 'secret')
     console.log(JSON.stringify({ type: 'thread.started', thread_id: '${id}' }))
+    console.log(JSON.stringify({ type: 'turn.started' }))
     const item = { type: 'agent_message', text: 'done' }
     console.log(JSON.stringify({ type: 'item.completed', item }))`
   const command = join(root, 'codex')

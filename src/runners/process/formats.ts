@@ -37,15 +37,15 @@ type LineHandler = (line: JsonObject) => Iterable<ProgramOutput>
 
 /** One JSON object per line, whose `type` chooses the handler; other lines are ignored. */
 function jsonLines(
-  handlers: Readonly<Record<string, LineHandler>>,
+  handlersOfRun: () => Readonly<Record<string, LineHandler>>,
   files: ConversationFiles,
   refusal: OutputFormat['refusal'],
   denials: OutputFormat['denials'] = () => [],
 ): OutputFormat {
-  const byType = new Map<unknown, LineHandler>(Object.entries(handlers))
   return {
     hasSession: true,
     async *read(output) {
+      const byType = new Map<unknown, LineHandler>(Object.entries(handlersOfRun()))
       for await (const line of readLines(output, LINE_CHARS_MAX)) {
         const object = parsedLine(line)
         yield* byType.get(object['type'])?.(object) ?? []
@@ -73,11 +73,17 @@ const claude: OutputFormat = {
   refusal: claudeRefusal,
 }
 
-/** Codex: `codex exec --json`. It chooses its session ids. */
-const codex = jsonLines(
-  {
-    *'thread.started'({ thread_id: id }) {
-      yield { type: 'session', id: asText(id) }
+/** The lines of `codex exec --json`. */
+function codexLines(): Readonly<Record<string, LineHandler>> {
+  let thread = ''
+  return {
+    'thread.started'({ thread_id: id }) {
+      thread = asText(id)
+      return []
+    },
+    // Only now is the thread stored: a program that ends before cannot be resumed.
+    *'turn.started'() {
+      if (thread !== '') yield { type: 'session', id: thread }
     },
     *'item.started'({ item }) {
       yield* codexTool(item, false)
@@ -100,7 +106,12 @@ const codex = jsonLines(
     *'turn.failed'({ error }) {
       yield { type: 'failure', message: asText(asObject(error)['message']) }
     },
-  },
+  }
+}
+
+/** Codex: `codex exec --json`. It chooses its session ids. */
+const codex = jsonLines(
+  codexLines,
   CODEX_FILES,
   (message, backend) => {
     // `no rollout found for thread id ID`

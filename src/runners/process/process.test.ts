@@ -4,6 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { until } from '../../../test/support/gate.ts'
 import { isAlive } from '../../../test/support/processes.ts'
 import type { Holdfast, Limits, SessionHandle, Store } from '../../core/index.ts'
 import { openHoldfast } from '../../open.ts'
@@ -284,8 +285,9 @@ describe('a backend session', () => {
       if (process.argv[1] && require('fs').existsSync('lost')) {
         console.error('Error: no rollout found for thread id ' + id); process.exit(1)
       }
-      say({ type: 'thread.started', thread_id: id })
       const completed = (item) => say({ type: 'item.completed', item })
+      say({ type: 'thread.started', thread_id: id })
+      say({ type: 'turn.started' })
       say({ type: 'item.started', item: { id: 'i', type: 'command_execution', command: 'ls' } })
       completed({ id: 'i', type: 'command_execution', exit_code: 0 })
       completed({ type: 'agent_message', text: String(process.argv.length) })
@@ -303,5 +305,29 @@ describe('a backend session', () => {
       state: 'failed',
       error: { code: 'backend_lost' },
     })
+  })
+
+  it('that was not stored when its first turn was cancelled is none', async () => {
+    const script = `
+      const say = (line) => console.log(JSON.stringify(line))
+      say({ type: 'thread.started', thread_id: process.argv[2] ?? 'thread-' + process.pid })
+      const completed = (item) => say({ type: 'item.completed', item })
+      if (process.argv[1] === 'one') {
+        completed({ type: 'error', message: 'slow' }); setInterval(() => {}, 1000)
+      } else {
+        say({ type: 'turn.started' })
+        completed({ type: 'agent_message', text: process.argv.slice(1).join() })
+      }`
+    const session = await sessionOf(script, {
+      ...{ output: 'codex', args: ['{text}'], laterArgs: ['{sessionUuid}'] },
+    })
+    const turn = session.turn('one')
+    await until(async () => (await activitiesOf(session)).length > 0)
+    await session.cancelTurn(String((await session.state()).running?.id))
+    expect((await turn).state).toBe('cancelled')
+    expect((await session.state()).backend).toBe(null)
+    expect((await session.turn('two')).reply?.text).toBe('two')
+    const { backend } = await session.state()
+    expect((await session.turn('three')).reply?.text).toBe(`three,${backend}`)
   })
 })
