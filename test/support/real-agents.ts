@@ -53,7 +53,11 @@ const OFFLINE: Readonly<
   Record<AgentName, (home: string, model: string) => Promise<Record<string, string>>>
 > = {
   claude,
-  [ADAPTER]: claude,
+  // As the guide says: what it has told is in its transcript.
+  [ADAPTER]: async (home, model) => ({
+    ...(await claude(home, model)),
+    CLAUDE_CODE_EAGER_FLUSH: '1',
+  }),
 
   codex: async (home, model) => {
     const folder = join(home, '.codex')

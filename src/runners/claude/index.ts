@@ -53,9 +53,9 @@ import {
   argumentsOf,
   findForked,
   findTranscript,
+  LONG_LIVED_ENV,
   serversOf,
   sessionArguments,
-  TURNS_ONLY,
   type ClaudeStart,
 } from './start.ts'
 import { claudeConversation } from './transcript.ts'
@@ -83,7 +83,7 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
 
   constructor(options: ClaudeOptions) {
     const settings = withDefaults(ClaudeSchema, options) as ClaudeSettings
-    super({ ...settings, env: { ...TURNS_ONLY, ...settings.env } }, CLAUDE_FILES)
+    super({ ...settings, env: { ...LONG_LIVED_ENV, ...settings.env } }, CLAUDE_FILES)
     this.#settings = settings
   }
 

@@ -14,10 +14,14 @@ export type ClaudeStart = Start & {
   readonly fork?: { readonly transcript: string; readonly message: string }
 }
 
-/** Claude Code must work in turns only: nothing in the background, nothing at set times. */
-export const TURNS_ONLY = {
+/** How a long-lived Claude Code must behave; the operator's `env` may say otherwise. */
+export const LONG_LIVED_ENV = {
+  // It works in turns only: nothing in the background, nothing at set times.
   CLAUDE_CODE_DISABLE_BACKGROUND_TASKS: '1',
   CLAUDE_CODE_DISABLE_CRON: '1',
+  // A turn is in its transcript before it says that the turn is over; else up to 0.1 s later, and
+  // a process that was killed in between had forgotten a turn that its client knew as done.
+  CLAUDE_CODE_EAGER_FLUSH: '1',
 } as const
 
 /** How long a message is waited for in a transcript, and how often it is looked for. */
@@ -64,8 +68,8 @@ export function serversOf(
 }
 
 /**
- * The transcript that a fork begins with. Claude Code stores a message a moment after it has told
- * it, so the message at the end may have to be waited for.
+ * The transcript that a fork begins with. A turn that was cut off may be stored a moment after it
+ * was told, so the message at the end may have to be waited for.
  */
 export async function findForked(
   backend: string,
