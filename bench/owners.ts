@@ -1,10 +1,11 @@
 /**
  * What owners cost a turn over HTTP: a server with tokens of several principals and quotas, and one
  * with tokens of the default principal, against one without tokens. All of them keep an audit.
- * The servers run side by side and are measured in turn, since CPU per turn drifts.
+ * Each round measures three new servers, in turn: CPU per turn drifts with the machine, and differs
+ * between two processes of the same program, by what V8 has compiled.
  */
 import { createHash } from 'node:crypto'
-import { writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Child } from './child.ts'
 import { median, perSecond, type Load, type Usage } from './measure.ts'
@@ -21,6 +22,12 @@ const QUOTAS = {
   },
 }
 
+const VARIANTS = {
+  none: undefined,
+  tokens: () => ({}),
+  owners: (index: number) => ({ principal: `p${index}`, groups: ['team'] }),
+}
+
 type Variant = { readonly name: string; readonly server: Child; readonly load: readonly string[] }
 
 type OwnersOptions = {
@@ -35,6 +42,7 @@ async function start(
   name: string,
   entry?: (index: number) => object,
 ): Promise<Variant> {
+  await mkdir(folder)
   const args = [join(folder, `owners-${name}.db`)]
   const tokens: string[] = []
   if (entry !== undefined) {
@@ -73,18 +81,17 @@ export async function benchOwners(options: OwnersOptions): Promise<void> {
   console.log(
     `\nCPU of a turn over HTTP, ${CALLERS} callers, ${KEYS} keys, with and without owners:`,
   )
-  const variants = [
-    await start(folder, 'none'),
-    await start(folder, 'tokens', () => ({})),
-    await start(folder, 'owners', (index) => ({ principal: `p${index}`, groups: ['team'] })),
-  ]
-  const seen = new Map(variants.map(({ name }) => [name, [] as number[]]))
+  const names = Object.keys(VARIANTS) as (keyof typeof VARIANTS)[]
+  const seen = new Map(names.map((name) => [name, [] as number[]]))
   for (let round = 0; round < rounds; round += 1) {
-    for (const variant of round % 2 === 0 ? variants : variants.toReversed()) {
-      seen.get(variant.name)?.push(await measure(variant, seconds))
+    for (const name of round % 2 === 0 ? names : names.toReversed()) {
+      const variant = await start(join(folder, `${name}-${round}`), name, VARIANTS[name])
+      // Its program is compiled while it is used: it is used once before it is measured.
+      await measure(variant, seconds)
+      seen.get(name)?.push(await measure(variant, seconds))
+      await variant.server.stop()
     }
   }
-  for (const { server } of variants) await server.stop()
   const [none = [], tokens = [], owners = []] = seen.values()
   for (const [name, cpus] of seen) {
     console.log(
