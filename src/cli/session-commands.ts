@@ -67,14 +67,20 @@ export const queue = defineCommand({
   summary: 'Lists the running turn of a session and the queue, the next turn first.',
   flags: {
     cancel: text('ID', 'cancel this turn or waiting request instead'),
+    move: text('TURN', 'let this turn of yours run after your other ones that wait'),
+    before: text('TURN', 'with --move: directly before this one of them'),
     json: toggle('one JSON object per line for each waiting entry'),
     ...REMOTE_FLAGS,
   },
-  async run({ cancel, json, ...values }, [name = '']) {
+  async run({ cancel, move, before, json, ...values }, [name = '']) {
+    if (before !== null && move === null) throw new UsageError('--before goes with --move')
     const remote = new Remote(values)
     const path = sessionPath(await remote.find(name))
     if (cancel !== null) {
       return cancelTurn(remote, `${path}/turns/${encodeURIComponent(cancel)}`, json)
+    }
+    if (move !== null) {
+      await remote.json(`${path}/turns/${encodeURIComponent(move)}/move`, 'POST', { before })
     }
     const session = await remote.json<SessionView>(path)
     if (json) printJson(session.queued)

@@ -41,6 +41,7 @@ export const OPERATIONS = {
   'change.read': 'watch',
   'turn.run': 'talk',
   'turn.cancel': 'talk',
+  'turn.move': 'talk',
   'ask.read': 'watch',
   'ask.answer': 'answer',
   'link.manage': 'manage',

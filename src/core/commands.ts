@@ -89,6 +89,8 @@ export type TurnCommand = Readonly<
       by: Principal | null
     }
   | { type: 'steered'; turn: string; steering: number; input: Input; by: Principal | null }
+  /** Give a turn that waits another of its principal's places: before `before`, or the last. */
+  | { type: 'move'; turn: string; before: string | null; by: Principal }
   /** Run a turn: one that waits, by its id, or a new one. */
   | { type: 'start'; turn: string | NewTurn }
   | { type: 'message'; turn: string; reply: Reply }

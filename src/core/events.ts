@@ -59,6 +59,8 @@ export type TurnEvent = Readonly<
         refusedBy?: string
       })
   | ({ type: 'turn.joined'; turn: string; input: Input; by?: Principal } & Keys)
+  /** It waits directly before `before`, or behind the others, of those that its principal moves. */
+  | { type: 'turn.moved'; turn: string; before: string | null; by: Principal }
   /**
    * `by`: of a turn that was not in the queue before; `alsoBy`: the other principals whose requests
    * were collected in it; `queuedAt`: when it began to wait, if it had to wait outside the log.
@@ -147,6 +149,7 @@ export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'session.closed': { ignorable: false },
   'turn.queued': { ignorable: false },
   'turn.joined': { ignorable: false },
+  'turn.moved': { ignorable: false },
   'turn.started': { ignorable: false },
   'turn.steering': { ignorable: false },
   'turn.steered': { ignorable: false },

@@ -7,6 +7,10 @@ const created = { type: 'session.created' }
 const closed = { type: 'session.closed' }
 const started = (turn: string): Draft => ({ type: 'turn.started', turn })
 const queued = (turn: string): Draft => ({ type: 'turn.queued', turn })
+const byA = (turn: string): Draft => ({ ...queued(turn), by: { id: 'a' } })
+const moved = (turn: string, before: string | null): Draft => {
+  return { type: 'turn.moved', turn, before, by: { id: 'a' } }
+}
 const said = (turn: string): Draft => ({ type: 'message.added', turn })
 const done = (turn: string): Draft => ({ type: 'turn.done', turn })
 const asked = (turn: string, ask: string): Draft => ({ type: 'ask.opened', turn, ask })
@@ -59,6 +63,35 @@ describe('a log', () => {
       'a turn that overtakes',
       [created, queued('t2'), queued('t3'), started('t3')],
       'turn t2 waits longer',
+    ],
+    [
+      'a turn that overtakes after it was moved',
+      [created, byA('t2'), byA('t3'), moved('t3', 't2'), started('t2')],
+      'turn t3 waits longer',
+    ],
+    [
+      "a turn that pushes another principal's back",
+      [
+        created,
+        byA('t2'),
+        queued('t3'),
+        byA('t4'),
+        moved('t4', 't2'),
+        started('t4'),
+        done('t4'),
+        started('t2'),
+      ],
+      'turn t3 waits longer',
+    ],
+    [
+      "a principal that moves another's turn",
+      [created, queued('t2'), byA('t3'), moved('t2', null)],
+      't2 may not',
+    ],
+    [
+      'a move of a turn that does not wait',
+      [created, byA('t2'), moved('t2', 't9')],
+      't9 does not wait',
     ],
     ['a turn of another number', [created, started('t9')], 'should be t2'],
     [

@@ -14,6 +14,9 @@ export type CheckedEvent = {
   readonly turn?: string
   readonly ask?: string
   readonly refusedBy?: string
+  readonly before?: string | null
+  readonly by?: unknown
+  readonly collect?: boolean
   readonly keys?: readonly { readonly key: string }[]
   readonly ignorable?: unknown
 }
@@ -64,6 +67,8 @@ export class LogCheck {
   #isClosed = false
   #running: string | null = null
   #queue: string[] = []
+  /** Whose each turn is that may be moved, among those that wait. */
+  readonly #movers = new Map<string, string>()
   readonly #admitted = new Set<string>()
   readonly #ended = new Set<string>()
   /** Open asks and their turns. */
@@ -146,6 +151,7 @@ export class LogCheck {
     if (this.#ended.has(turn)) bad(`turn ${turn} was over`)
     if (type === 'turn.queued') return this.#admit(event, turn, bad)
     if (type === 'turn.started') return this.#start(event, turn, bad)
+    if (type === 'turn.moved') return this.#move(event, turn, bad)
     if (type === 'turn.joined') {
       if (!this.#queue.includes(turn)) bad(`turn ${turn} does not wait`)
     } else if (isTerminal(event)) {
@@ -155,11 +161,29 @@ export class LogCheck {
     }
   }
 
-  #admit({ seq, type }: CheckedEvent, turn: string, bad: ReportProblem): void {
+  /** I3: it changes its place with turns of the same principal only, which keep their order. */
+  #move({ before = null, by }: CheckedEvent, turn: string, bad: ReportProblem): void {
+    const mover = JSON.stringify(by)
+    for (const id of before === null ? [turn] : [turn, before]) {
+      if (!this.#queue.includes(id)) return bad(`turn ${id} does not wait`)
+      if (this.#movers.get(id) !== mover) return bad(`turn ${id} may not be moved by ${mover}`)
+    }
+    const places = this.#queue.flatMap((id, place) =>
+      this.#movers.get(id) === mover ? [place] : [],
+    )
+    const order = places.map((place) => this.#queue[place] ?? '').filter((id) => id !== turn)
+    order.splice(before === null ? order.length : order.indexOf(before), 0, turn)
+    for (const [index, place] of places.entries()) this.#queue[place] = order[index] ?? ''
+  }
+
+  #admit(event: CheckedEvent, turn: string, bad: ReportProblem): void {
+    const { seq, type, by, collect = false } = event
     if (this.#admitted.has(turn)) bad(`turn ${turn} was admitted before`)
     if (turn !== `t${seq}`) bad(`turn ${turn} should be t${seq}`)
     this.#admitted.add(turn)
-    if (type === 'turn.queued') this.#queue.push(turn)
+    if (type !== 'turn.queued') return
+    this.#queue.push(turn)
+    if (by !== undefined && !collect) this.#movers.set(turn, JSON.stringify(by))
   }
 
   #start(event: CheckedEvent, turn: string, bad: ReportProblem): void {
@@ -178,6 +202,7 @@ export class LogCheck {
     this.#ended.add(turn)
     if (this.#running === turn) this.#running = null
     this.#queue = this.#queue.filter((waiting) => waiting !== turn)
+    this.#movers.delete(turn)
   }
 
   #checkAsk({ type, seq, turn }: CheckedEvent, ask: string): void {

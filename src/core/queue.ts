@@ -14,6 +14,7 @@ import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import { turnUnknown } from './history.ts'
 import {
+  inOrderOf,
   keysOf,
   mayBeOne,
   newTurn,
@@ -314,6 +315,9 @@ export class Queue {
 
   /** What the queue adds to a step of the ledger. */
   decide(batch: Batch): void {
+    if (batch.events.some(({ type }) => type === 'turn.moved')) {
+      this.#requests = inOrderOf(batch.session.queued, this.#requests)
+    }
     for (const request of this.#submitted.splice(0)) this.#record(batch, request)
     while (batch.session.running === null && batch.session.closed === null) {
       const [first] = this.#requests

@@ -110,6 +110,20 @@ export function recordedTurn(turn: Turn, counted: CountedTurn | null): QueuedReq
   return Object.assign(request, { state: 'queued', turn: id, expiresAt, since: queuedAt, counted })
 }
 
+/** The turns of the log in its order; a request that waits here only keeps its place. */
+export function inOrderOf(
+  queued: readonly Turn[],
+  requests: readonly QueuedRequest[],
+): QueuedRequest[] {
+  const places = new Map(queued.map(({ id }, place) => [id, place]))
+  const placeOf = ({ turn }: QueuedRequest) => places.get(turn ?? '') ?? -1
+  const inLog = requests.filter((request) => placeOf(request) >= 0)
+  const next = inLog.toSorted((one, other) => placeOf(one) - placeOf(other)).values()
+  return requests.map((request) =>
+    placeOf(request) < 0 ? request : (next.next().value ?? request),
+  )
+}
+
 /** Whether one turn may have been asked for by all of these. */
 export function mayBeOne(
   all: readonly Pick<Turn | QueuedRequest, 'input' | 'settings'>[],

@@ -180,6 +180,15 @@ export class SessionHandle {
     live.queue.cancelRequest(request)
   }
 
+  /**
+   * Lets a turn of the caller that waits run directly before another of them; null: after all of
+   * them. The turns of other callers keep their places, as do turns that collect.
+   */
+  async moveTurn(turn: string, before: string | null): Promise<void> {
+    const live = await this.#open('turn.move')
+    await live.post({ type: 'move', turn, before, by: this.by })
+  }
+
   /** Cancels a turn that waits or runs, and returns it when it is over. */
   async cancelTurn(turn: string, reason = 'cancelled'): Promise<TurnRecord> {
     if (this.access !== null) await this.assertMay('turn.cancel')

@@ -41,6 +41,7 @@ export function decide(session: Session, command: Command, moment: Moment): read
     case 'recover':
       return recoverSession(session, command, moment)
     case 'submit':
+    case 'move':
     case 'steer':
     case 'steered':
     case 'start':
@@ -236,6 +237,7 @@ export function evolve(session: Session, event: SessionEvent): Session {
       break
     case 'turn.queued':
     case 'turn.joined':
+    case 'turn.moved':
     case 'turn.steering':
     case 'turn.started':
     case 'turn.done':

@@ -89,6 +89,8 @@ export function decideTurn(session: Session, command: TurnCommand): readonly Dra
       if (session.running?.id !== turn) return []
       return [{ type: 'turn.steered', turn, steering, input, ...recordedBy(by) }]
     }
+    case 'move':
+      return moveTurn(session, command)
     case 'start':
       return startTurn(session, command.turn)
     case 'message':
@@ -130,6 +132,41 @@ function submitTurn(session: Session, command: TurnCommand & { type: 'submit' })
       ...recordedBy(by),
     },
   ]
+}
+
+/** I3: the turns of other principals keep their places, so a turn moves among those of its own. */
+function moveTurn(session: Session, command: TurnCommand & { type: 'move' }): readonly Draft[] {
+  const { turn, before, by } = command
+  for (const id of before === null ? [turn] : [turn, before]) {
+    const waiting = session.queued.find((queued) => queued.id === id)
+    if (waiting === undefined) throw new HoldfastError('turn_over', `turn ${id} does not wait`)
+    if (!mayMove(waiting, by)) {
+      const why = waiting.collect ? 'may have messages of others' : "is another principal's"
+      throw new HoldfastError('forbidden', `turn ${id} cannot be moved: it ${why}`)
+    }
+  }
+  const moved = movedTurns(session.queued, command)
+  const isMoved =
+    turn !== before && moved.some((waiting, place) => waiting !== session.queued[place])
+  return isMoved ? [{ type: 'turn.moved', turn, before, by }] : []
+}
+
+/** Whether this principal may move it: it is its own, and requests of others cannot have joined. */
+function mayMove({ by, collect }: Turn, mover: Principal): boolean {
+  if (collect || by === null) return false
+  return by.kind === mover.kind && by.issuer === mover.issuer && by.id === mover.id
+}
+
+type Move = { readonly turn: string; readonly before: string | null; readonly by: Principal }
+
+/** The queue with the same places for all turns that the mover may not move. */
+function movedTurns(queued: readonly Turn[], { turn, before, by }: Move): readonly Turn[] {
+  const own = queued.filter((waiting) => mayMove(waiting, by))
+  const order = own.filter(({ id }) => id !== turn)
+  const place = order.findIndex(({ id }) => id === before)
+  order.splice(place < 0 ? order.length : place, 0, ...own.filter(({ id }) => id === turn))
+  const next = order.values()
+  return queued.map((waiting) => (mayMove(waiting, by) ? (next.next().value ?? waiting) : waiting))
 }
 
 function fitsIn({ input: waiting }: Turn, input: Input): boolean {
@@ -246,6 +283,9 @@ export function foldTurn(
       break
     case 'turn.joined':
       session.queued = session.queued.map((turn) => joinTurn(turn, event))
+      break
+    case 'turn.moved':
+      session.queued = movedTurns(session.queued, event)
       break
     case 'turn.steering':
       if (session.running === null) break

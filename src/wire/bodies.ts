@@ -153,6 +153,14 @@ export const AdoptRequest = Type.Object(
 
 export const TurnRequest = Type.Object(WORK, EXACT)
 export const KeyTurnRequest = Type.Object({ ...CREATION, ...WORK, internal }, EXACT)
+export const MoveRequest = Type.Object(
+  {
+    before: orNull(Type.String(), {
+      description: 'the turn that is to follow it; `null`: it is to be the last',
+    }),
+  },
+  EXACT,
+)
 export const ChangeRequest = Type.Object(
   {
     settings: Type.Object(SETTINGS, { ...EXACT, description: 'those to change; null: take back' }),
@@ -216,6 +224,7 @@ export const readSessionBody = reader(SessionRequest)
 export const readForkBody = reader(ForkRequest)
 export const readAdoptBody = reader(AdoptRequest)
 export const readTurnBody = reader(TurnRequest)
+export const readMoveBody = reader(MoveRequest)
 export const readChangeBody = reader(ChangeRequest)
 export const readAnswerBody = reader(AnswerRequest)
 export const readShareBody = reader(ShareRequest)

@@ -163,6 +163,16 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const { body } = await owner.call('POST', `${path}/turns`, HELLO)
     return [`${path}/turns/${body.turn.id}`, {}, { body: { turn: { state: 'done' } } }]
   },
+  moveTurn: async () => {
+    const { path } = await runningTurn('slow')
+    const waiting = async (): Promise<string> => {
+      const headers = { prefer: 'respond-async' }
+      return (await owner.call('POST', `${path}/turns`, { ...HELLO, headers })).body.turn.id
+    }
+    const [first, second] = [await waiting(), await waiting()]
+    const queued = [{ turn: second }, { turn: first }]
+    return [`${path}/turns/${second}/move`, { body: { before: first } }, { body: { queued } }]
+  },
   cancelTurn: async () => {
     const { path, turn } = await runningTurn('slow')
     return [`${path}/turns/${turn}`, {}, { body: { turn: { state: 'cancelled' } } }]

@@ -272,6 +272,12 @@ function placeOf({ logs }: Facts, { operation, outcome, tries, codes }: Request)
     (event) => event.type === 'turn.started' && isOf(event, outcome.turn ?? ''),
   )
   if (started === undefined) return null
+  // The log says where it was moved to: `checkLog` judges that.
+  const queuedAt = events.findIndex(
+    (event) => event.type === 'turn.queued' && isOf(event, outcome.turn ?? ''),
+  )
+  const waited = queuedAt < 0 ? [] : events.slice(queuedAt, events.indexOf(started))
+  if (waited.some(({ type }) => type === 'turn.moved')) return null
   const { nonce, session } = operation
   return { session, nonce, node: last.node, stamp: last.stamp, at: last.at, startedAt: started.seq }
 }

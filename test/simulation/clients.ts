@@ -2,7 +2,14 @@
  * The clients of a world: they want things, at any node, and try again as clients do: elsewhere if
  * the session is another node's, later if nobody answers.
  */
-import type { BusyPolicy, Holdfast, ReconnectPolicy, TurnOptions } from '../../src/core/index.ts'
+import {
+  LOCAL,
+  type BusyPolicy,
+  type Holdfast,
+  type Principal,
+  type ReconnectPolicy,
+  type TurnOptions,
+} from '../../src/core/index.ts'
 import { Follower } from './follower.ts'
 import type { History, Operation } from './history.ts'
 import { Holder } from './holder.ts'
@@ -34,6 +41,7 @@ export type Facts = Omit<Outcome & { ok: true }, 'ok'>
 
 const KEYS = ['alice', 'bob', 'carol'] as const
 const EXPLICIT_IDS = ['own-1', 'own-2'] as const
+const PRINCIPALS: readonly Principal[] = [LOCAL, { kind: 'token', issuer: 'world', id: 'other' }]
 const TRIES = 8
 
 /**
@@ -61,6 +69,7 @@ export const WISHES = {
   resolveTogether: 5,
   burst: 12,
   cancel: 6,
+  move: 5,
   attach: 10,
   follow: 8,
   inbox: 5,
@@ -149,6 +158,8 @@ export class Clients {
         return this.#burst(session)
       case 'cancel':
         return void this.#cancel()
+      case 'move':
+        return void this.#move(random.pick([session, ...this.#options.busySessions()]))
       case 'attach':
         return void this.#attach(session)
       case 'follow':
@@ -258,10 +269,11 @@ export class Clients {
     { kind, session, key, nonce, iterates, leaves }: Operation & { kind: 'turn' | 'submit' },
     options: TurnOptions,
   ): (holdfast: Holdfast, node: Node) => Promise<Facts> {
+    const by = this.#options.random.pick(PRINCIPALS)
     if (kind === 'submit') {
       return async (holdfast) => {
         const id = session ?? ''
-        const { id: turn } = await holdfast.session(id).submit(nonce, options)
+        const { id: turn } = await holdfast.session(id).as(by).submit(nonce, options)
         return { session: id, turn }
       }
     }
@@ -312,6 +324,21 @@ export class Clients {
       const { queue } = await handle.overview()
       const row = queue.find(({ state }) => state === 'waiting')
       if (row?.state === 'waiting') await handle.cancelRequest(row.request)
+      return { session }
+    })
+  }
+
+  /** One of the principals moves one of its turns, if it has several that wait. */
+  async #move(session: string): Promise<void> {
+    const { random } = this.#options
+    const by = random.pick(PRINCIPALS)
+    await this.perform({ kind: 'move', session }, false, async (holdfast) => {
+      const handle = holdfast.session(session).as(by)
+      const { queue } = await handle.overview()
+      const own = queue.flatMap((row) =>
+        row.state === 'queued' && row.by?.id === by.id && row.busy !== 'collect' ? [row.turn] : [],
+      )
+      if (own.length > 1) await handle.moveTurn(random.pick(own), random.pick([...own, null]))
       return { session }
     })
   }

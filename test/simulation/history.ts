@@ -173,6 +173,7 @@ export type Operation =
       readonly leaves: boolean
     }
   | { readonly kind: 'cancel'; readonly session: string; readonly turn: string }
+  | { readonly kind: 'move'; readonly session: string }
   | { readonly kind: 'attach' | 'close' | 'view' | 'erase'; readonly session: string }
   | {
       readonly kind: 'lose' | 'resume' | 'leave'

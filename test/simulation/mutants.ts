@@ -141,6 +141,20 @@ const CORE_MUTANTS: readonly Mutant[] = [
     catches: 'I3',
   },
   {
+    name: 'a moved turn pushes the turns of others back',
+    file: 'core/turns.js',
+    find: 'return queued.map((waiting) => (mayMove(waiting, by) ? (next.next().value ?? waiting) : waiting));',
+    replace: 'return [...order, ...queued.filter((waiting) => !mayMove(waiting, by))];',
+    catches: 'I3',
+  },
+  {
+    name: 'a turn is moved in the log alone',
+    file: 'core/queue.js',
+    find: "if (batch.events.some(({ type }) => type === 'turn.moved')) {",
+    replace: 'if (false) {',
+    catches: 'I3',
+  },
+  {
     name: 'the queue does not look whether a turn runs',
     file: 'core/queue.js',
     find: 'while (batch.session.running === null && batch.session.closed === null)',

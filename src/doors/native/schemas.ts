@@ -196,6 +196,7 @@ export const TurnOfSession = Type.Object({
     }),
   ),
 })
+export const MovedTurn = Type.Object({ session: text, queued: Type.Array(QueueRow) })
 export const CancelledRequest = Type.Object({
   session: text,
   request: Type.Object({ id: text, state: Type.Literal('cancelled') }),

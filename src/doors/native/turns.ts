@@ -14,7 +14,9 @@ import {
 import { Type } from '../../schema/typebox.ts'
 import {
   KeyTurnRequest,
+  MoveRequest,
   readKeyTurnBody,
+  readMoveBody,
   readTurnBody,
   TurnRequest,
   type TurnBody,
@@ -24,7 +26,7 @@ import { streamFeed } from '../event-stream.ts'
 import { CallerOptions, type Exchange } from '../exchange.ts'
 import { decodeInput } from '../parts.ts'
 import { json, jsonOrEvents, routes, sessionOfPath } from '../route.ts'
-import { CancelledRequest, TurnOfSession } from './schemas.ts'
+import { CancelledRequest, MovedTurn, TurnOfSession } from './schemas.ts'
 
 const turnRoute = {
   operation: 'turn.run',
@@ -87,6 +89,22 @@ export const turnRoutes = routes({
     handle: async (exchange) => {
       const [id = '', turn = ''] = exchange.params
       exchange.reply(200, turnView(id, await exchange.session.getTurn(turn)))
+    },
+  },
+  'POST /v1/sessions/:id/turns/:turn/move': {
+    name: 'moveTurn',
+    summary: 'Move a turn that waits among the turns of its principal that wait',
+    operation: 'turn.move',
+    body: MoveRequest,
+    answers: { 200: json('What waits for its turn now, in order.', MovedTurn) },
+    refusals: [404, 409, 410],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const [id = '', turn = ''] = exchange.params
+      const { before } = readMoveBody(await exchange.json())
+      await exchange.session.moveTurn(turn, before)
+      const { queue } = await exchange.session.overview()
+      exchange.reply(200, { session: id, queued: queue })
     },
   },
   'DELETE /v1/sessions/:id/turns/:turn': {
