@@ -10,8 +10,8 @@ import { AttachmentListeners } from './attachment-listeners.ts'
 import type { Clock, Digest, Entropy } from './clock.ts'
 import { closedError, isClosedError } from './closing.ts'
 import { ChangeFeed, GroupCommit } from './commits.ts'
-import { Counters } from './context.ts'
 import { diagnoseToAll, type DiagnosticListener, type Facts } from './diagnostics.ts'
+import { Counters, Figures, type Load } from './figures.ts'
 import { asHoldfastError, HoldfastError } from './errors.ts'
 import { HeldSessions, Resolver, type Resolved } from './held-sessions.ts'
 import { readableRow } from './history.ts'
@@ -61,6 +61,7 @@ export class Authority implements SessionHolder {
   readonly limits: Limits
   readonly node: string
   readonly counters = new Counters()
+  readonly figures = new Figures()
   readonly diagnosticListeners = new Set<DiagnosticListener>()
   readonly diagnose = diagnoseToAll(this.diagnosticListeners)
   readonly about: Facts
@@ -105,6 +106,11 @@ export class Authority implements SessionHolder {
   /** How many sessions are held in memory. */
   get heldCount(): number {
     return this.#held.size
+  }
+
+  /** What the held sessions do now. */
+  get load(): Load {
+    return this.#held.load()
   }
 
   /** Null where a lease never ends. */

@@ -15,7 +15,7 @@ import { isTerminal } from './turns.ts'
 
 export type CommitContext = Pick<
   CoreContext,
-  'store' | 'clock' | 'limits' | 'counters' | 'diagnose'
+  'store' | 'clock' | 'limits' | 'counters' | 'figures' | 'diagnose'
 > & { readonly changes: ChangeFeed }
 
 type PendingAppend = {
@@ -90,6 +90,8 @@ export class GroupCommit {
       this.#assertMayWrite()
       this.#node.counters.commits += 1
       this.#node.counters.appends += batch.length
+      this.#node.figures.commit.observeMs(this.#node.clock.monotonic() - began)
+      this.#node.figures.commitAppends.observe(batch.length)
       this.#node.changes.committed()
       batch.forEach(({ settle }, index) => settle(outcomes[index] ?? 'stale'))
     } catch (error) {

@@ -10,6 +10,7 @@ import { closedError, isClosedError } from './closing.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError } from './errors.ts'
 import type { EventOf } from './events.ts'
+import { addLoad, noLoad, type Load } from './figures.ts'
 import { assertAdmissible } from './first-turn.ts'
 import { erasedError } from './loading.ts'
 import type { ResolveRequest } from './requests.ts'
@@ -45,6 +46,13 @@ export class HeldSessions {
 
   get all(): readonly LiveSession[] {
     return [...this.#held.values()].map(({ live }) => live)
+  }
+
+  /** Counted anew: a scrape may take as long, and no turn has to keep count. */
+  load(): Load {
+    const load = noLoad()
+    for (const { live } of this.#held.values()) addLoad(load, live)
+    return load
   }
 
   get(id: string): LiveSession | null {

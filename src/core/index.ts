@@ -24,7 +24,6 @@ export type { FollowChangesOptions } from './commits.ts'
 export type { Clock, Digest, Entropy } from './clock.ts'
 export { closedError } from './closing.ts'
 export type { Command, SettingsChange, TurnEnd } from './commands.ts'
-export { Counters } from './context.ts'
 export {
   DIAGNOSTICS,
   diagnoseTo,
@@ -47,6 +46,14 @@ export {
 export { EVENT_TYPES, isKnownType, isReadable } from './events.ts'
 export type { EventOf, SessionEvent } from './events.ts'
 export type { StopSignal } from './feed.ts'
+export {
+  Counters,
+  Figures,
+  Histogram,
+  type AgentFigures,
+  type Load,
+  type RunEnd,
+} from './figures.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed.ts'
 export { Holdfast, type ForkOptions, type HoldfastOptions, type Unbound } from './holdfast.ts'
 export { POSITION_KIND, type PageBefore } from './history.ts'

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { MemoryStore } from '../stores/memory.ts'
 import type { Clock } from './clock.ts'
-import { Counters } from './context.ts'
+import { Counters } from './figures.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { Lease } from './lease.ts'
 import { LIMITS } from './limits.ts'

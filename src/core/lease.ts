@@ -3,7 +3,7 @@
  * before it ends; when that fails, the node releases all sessions before another can claim them.
  */
 import type { Clock } from './clock.ts'
-import type { Counters } from './context.ts'
+import type { Counters } from './figures.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { LIMIT_MAX, type Limits } from './limits.ts'

@@ -15,6 +15,7 @@ import type { GroupCommit } from './commits.ts'
 import type { CoreContext } from './context.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
 import { unreadable, type EventOf, type SessionEvent } from './events.ts'
+import { countEnd, type EndType } from './figures.ts'
 import { Feed, type StopSignal, type FeedItem, type Position } from './feed.ts'
 import { LooseBlobs } from './loose-blobs.ts'
 import { Ledger, movedOn, type LedgerSession } from './ledger.ts'
@@ -28,7 +29,7 @@ import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner } from './runner.ts'
 import { Run, turnError, type GiveUp, type RunHost } from './runs.ts'
 import { assertTakes } from './parts.ts'
-import { assertHonoured } from './settings.ts'
+import { assertHonoured, usageIn } from './settings.ts'
 import { isTerminal, turnSeq } from './turns.ts'
 import { Watchers, type Watcher } from './watchers.ts'
 
@@ -53,6 +54,10 @@ export type LoadedState = {
   readonly snapshotSeq: number
   /** What the turn that ran under the last owner had said since its last message. */
   readonly said?: string | null
+}
+
+function isEnd(event: SessionEvent): event is EventOf<EndType> {
+  return isTerminal(event)
 }
 
 export class LiveSession implements LedgerSession, RunHost {
@@ -258,7 +263,7 @@ export class LiveSession implements LedgerSession, RunHost {
     this.#feed.publish(event, json)
     switch (event.type) {
       case 'turn.started':
-        return this.#startRun(event.turn)
+        return this.#startRun(event)
       case 'session.configured':
         return this.#configure(event.settings)
       case 'ask.opened':
@@ -267,12 +272,14 @@ export class LiveSession implements LedgerSession, RunHost {
         return
       case 'ask.settled':
         return this.#settleAsk(event)
+      case 'turn.activity':
+        return this.#countUsage(event)
       case 'attachment.ended':
         return this.holder.attachmentEnded(event.attachment, event.reason)
       case 'link.revoked':
         return this.#unlinked(event)
       default:
-        if ('turn' in event && isTerminal(event)) this.#endTurn(event.turn)
+        if (isEnd(event)) this.#endTurn(event)
     }
   }
 
@@ -345,6 +352,11 @@ export class LiveSession implements LedgerSession, RunHost {
     assertTakes(agent, this.holder.runner(agent), input)
   }
 
+  #countUsage(event: EventOf<'turn.activity'>): void {
+    const used = usageIn(event)
+    if (used !== null) this.holder.figures.agent(this.session.agent).use(used)
+  }
+
   /** A runner that fails here gets the settings with the next turn. */
   #configure(settings: Settings): void {
     const { id, agent, backend } = this.session
@@ -356,20 +368,22 @@ export class LiveSession implements LedgerSession, RunHost {
     }
   }
 
-  #startRun(turn: string): void {
+  #startRun({ turn, at }: EventOf<'turn.started'>): void {
     this.holder.counters.turnsStarted += 1
     const { running, agent } = this.session
     // Started and over in the same step: there is nothing to run.
     if (running?.id !== turn) return
+    this.holder.figures.queueWait.observeMs(at - (running.queuedAt ?? at))
     this.#run = new Run(this, running)
     this.#run.start(this.holder.runner(agent))
   }
 
-  #endTurn(turn: string): void {
-    this.holder.counters.turnsEnded += 1
+  #endTurn({ turn, type }: EventOf<EndType>): void {
+    const run = this.#run?.turn.id === turn ? this.#run : null
+    countEnd(this.holder, type, run && { agent: this.session.agent, startedAt: run.startedAt })
     this.queue.removeTurn(turn)
-    if (this.#run?.turn.id === turn) {
-      this.#run.abandon()
+    if (run !== null) {
+      run.abandon()
       this.#run = null
     }
     this.#turns.end(turn)
@@ -398,7 +412,13 @@ export class LiveSession implements LedgerSession, RunHost {
   async ask(turn: string, question: Question): Promise<AskOutcome> {
     const ask = this.#askOf(turn, question)
     if (ask.onNobody === 'deny') await this.holder.answerers.find(this.session, ask.kind)
-    return new Promise((resolve, reject) => {
+    const { clock, figures } = this.holder
+    const askedAt = clock.monotonic()
+    return new Promise((answered, reject) => {
+      const resolve = (outcome: AskOutcome): void => {
+        figures.ask(outcome.outcome).observeMs(clock.monotonic() - askedAt)
+        answered(outcome)
+      }
       const opened = (events: readonly SessionEvent[]): void => {
         // It may be settled in the step that opens it, by the same command or by a later one.
         const settled = events.find((event) => event.type === 'ask.settled')

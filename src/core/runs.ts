@@ -57,6 +57,8 @@ const OUTPUTS_PER_PAUSE = 128
 
 export class Run {
   readonly turn: Turn
+  /** By the monotonic clock. */
+  readonly startedAt: number
   readonly host: RunHost
   /** Made when the runner first looks at its signal: most never do. */
   #abort: AbortController | null = null
@@ -74,6 +76,7 @@ export class Run {
   #stop: Stop | null = null
   #over = false
   #outputs = 0
+  #hasSpoken = false
   #activities = 0
   #cancelTimer: () => void
 
@@ -82,6 +85,7 @@ export class Run {
     this.turn = turn
     this.host = host
     this.#limits = limits
+    this.startedAt = clock.monotonic()
     this.#cancelTimer = clock.after(limits.turnMs, () => {
       const message = `the turn ran longer than ${limits.turnMs} ms`
       const facts = { reason: 'turn_timeout', session: host.session.id, turn: turn.id }
@@ -152,6 +156,7 @@ export class Run {
     if (this.#outputs % OUTPUTS_PER_PAUSE === 0) await this.#pause()
     if (this.#over) throw this.#overError()
     checkOutput(output)
+    if (output.type !== 'activity') this.#spoke()
     if (output.type === 'message') return this.#message(output)
     if (output.type === 'activity') return this.#activity(output)
     // Deltas are told at once, so those before them have to be told first.
@@ -162,6 +167,14 @@ export class Run {
     if (output.text === '') return
     this.host.delta(this.turn.id, output.text)
     this.#checkpointLater()
+  }
+
+  #spoke(): void {
+    if (this.#hasSpoken) return
+    this.#hasSpoken = true
+    const { clock, figures } = this.host.holder
+    const { firstOutput } = figures.agent(this.host.session.agent)
+    firstOutput.observeMs(clock.monotonic() - this.startedAt)
   }
 
   /** What is said and shown is recorded soon, unless the turn is over before. */
@@ -250,8 +263,9 @@ export class Run {
 
   /** The turn's last message: what the runner returned, or what it said since the last one. */
   #last(reply?: Reply): Reply | null {
-    if (reply !== undefined) return checkReply(reply)
-    return this.#text === '' ? null : { text: this.#text }
+    if (reply === undefined) return this.#text === '' ? null : { text: this.#text }
+    this.#spoke()
+    return checkReply(reply)
   }
 
   #stopWith(stop: Stop): void {

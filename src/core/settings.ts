@@ -10,6 +10,7 @@ import { STATE_LIMITS } from './limits.ts'
 import type { Runner } from './runner.ts'
 import {
   SETTING_NAMES,
+  type Activity,
   type Folding,
   type Principal,
   type Session,
@@ -119,6 +120,12 @@ export function foldActivity(session: Folding, { kind, data }: EventOf<'turn.act
   if (kind === 'plan') session.plan = keptList(fields['entries'])
   else if (kind === 'commands') session.commands = keptList(fields['commands'])
   else if (kind === 'usage') session.usage = addedUsage(session.usage, fields)
+}
+
+/** What an activity says that was used; null: it is about something else. */
+export function usageIn({ kind, data }: Activity): Usage | null {
+  if (kind !== 'usage' || typeof data !== 'object' || data === null) return null
+  return addedUsage(NO_USAGE, data as Readonly<Record<string, unknown>>)
 }
 
 /** A list that is too large to be kept in the session's state is left to the log. */

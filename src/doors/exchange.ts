@@ -6,6 +6,7 @@ import { isUtf8 } from 'node:buffer'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import {
   HoldfastError,
+  type Histogram,
   type Holdfast,
   type SessionHandle,
   type TurnOptions,
@@ -41,6 +42,7 @@ export type ServerContext = {
   readonly answered: Map<number, number>
   /** Requests and sockets that came to the wrong node, by what became of them. */
   readonly forwards?: Readonly<Record<string, number>>
+  readonly forwardTimes?: Histogram
   /** The server, or the Holdfast behind it, is about to close. */
   readonly isDraining: () => boolean
   /** What the operator should change about a server that works, by the code of its diagnostic. */

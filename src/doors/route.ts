@@ -46,6 +46,8 @@ export type Route = {
    * there before `handle` runs. Null, or left out: any node can answer.
    */
   readonly session?: (exchange: Exchange) => SessionRef | null | Promise<SessionRef | null>
+  /** The node that a request is for, if only that one can answer it. */
+  readonly node?: (exchange: Exchange) => string | null
   readonly handle: (exchange: Exchange) => Promise<void> | void
 }
 

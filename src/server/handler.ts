@@ -4,7 +4,6 @@
  * `server.ts` does, or the server of another program (`createHandler`).
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
-import { monitorEventLoopDelay } from 'node:perf_hooks'
 import type { Duplex } from 'node:stream'
 import {
   BrowserPool,
@@ -45,6 +44,7 @@ import { Connections, refuseSocket, type OnUpgrade } from './http-server.ts'
 import { connectionsFor, descriptorLimit, SERVER_LIMITS } from './limits.ts'
 import { refusalAt, serverRoutes, unreadiness } from './routes.ts'
 import { PositionCipher, storedKey } from './positions.ts'
+import { Recorder } from './recorder.ts'
 import { Tickets } from './tickets.ts'
 import { hasSeveralPrincipals } from './tokens.ts'
 import { acceptSockets } from './upgrade.ts'
@@ -98,7 +98,7 @@ export class RequestHandler {
   readonly #hub: Hub
   readonly #forwarder: Forwarder | null
   readonly #diagnose: Diagnose
-  readonly #delay = monitorEventLoopDelay({ resolution: 20 })
+  readonly #recorder: Recorder
   readonly #options: HandlerOptions
   #storeTimer: NodeJS.Timeout | undefined
   #hasFailed = false
@@ -149,11 +149,15 @@ export class RequestHandler {
       sockets: () => this.#hub.count,
       positions: new PositionCipher(async () => seal?.keyFor('positions') ?? storedKey(holdfast)),
       browsers: () => this.cdp?.door ?? null,
-      ...(this.#forwarder === null ? {} : { forwards: this.#forwarder.counts }),
+      ...(this.#forwarder !== null && {
+        forwards: this.#forwarder.counts,
+        forwardTimes: this.#forwarder.requests.times,
+      }),
     }
     const connectionsMax = connectionsFor(descriptorLimit(), cluster !== undefined)
     this.connections = new Connections(connectionsMax, diagnose)
-    this.#router = new Router(serverRoutes(this.#delay))
+    this.#recorder = new Recorder(this.#context)
+    this.#router = new Router(serverRoutes(this.#recorder))
     this.#hub = new Hub({
       holdfast,
       gate: this.access,
@@ -205,7 +209,7 @@ export class RequestHandler {
   start(): void {
     const { configuration } = this.#options
     if (configuration !== undefined) this.#audit.configured(configuration)
-    this.#delay.enable()
+    this.#recorder.start()
     const check = async (): Promise<void> => {
       const error = await unreadiness(this.#context)
       if (error !== null) this.#noticeFailure(error)
@@ -270,7 +274,7 @@ export class RequestHandler {
     await this.copilot.close()
     await this.#closeAudit()
     this.access.close()
-    this.#delay.disable()
+    this.#recorder.stop()
   }
 
   readonly upgrade: OnUpgrade = (request, stream, head) => {

@@ -1,102 +1,181 @@
-/** What `/metrics` says, as Prometheus text. No label names a session: their number is open. */
-import type { IntervalHistogram } from 'node:perf_hooks'
+/** What `/metrics` says, as Prometheus text. `metric-table.ts` has all names. */
+import { Histogram, type Counters } from '../core/index.ts'
 import type { ServerContext } from '../doors/exchange.ts'
 import { VERSION } from '../wire/version.ts'
 import { within } from './limits.ts'
+import { METRICS, type MetricName } from './metric-table.ts'
+import type { Recorder } from './recorder.ts'
 
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
 /** How long the database is waited for. */
 const OWNED_MS_MAX = 1_000
 
-const BROWSER_GAUGES = {
-  browsers: ['holdfast_browsers', 'browsers that run'],
-  sessions: ['holdfast_browser_sessions', 'browser sessions that have a part of one'],
-  clients: ['holdfast_browser_clients', 'clients of browsers, connected or waited for'],
-  attached: ['holdfast_cdp_sessions', 'CDP sessions of clients with browsers and targets'],
-  waiting: ['holdfast_cdp_commands_waiting', 'CDP commands that have no reply yet'],
-  pages: ['holdfast_browser_pages', 'pages that are open'],
-} as const
+/** A number or a histogram, or several by their labels' values. Unknown: the metric is left out. */
+type MetricValue =
+  | number
+  | Histogram
+  | readonly (readonly [values: readonly string[], value: number | Histogram])[]
+  | null
+  | undefined
 
-/** The event loop's delay is measured since the last scrape. */
-export async function renderMetrics(
-  { holdfast, sockets, isDraining, browsers, answered, forwards }: ServerContext,
-  delay: IntervalHistogram,
-): Promise<string> {
-  // The lease and what is owned only where other nodes may be: elsewhere a lease never ends.
-  const { counters, heldCount, lease, store, node } = holdfast.authority
-  // A missing gauge means that the database did not answer in time.
-  const owned = store.cluster?.owned(node).catch(() => null)
-  const ownedCount = owned === undefined ? null : await within(OWNED_MS_MAX, owned)
-  const { rss, heapUsed } = process.memoryUsage()
-  const byStatus = labelled('status', answered)
-  const leaseAge = lease && lease.ageMs / 1e3
-  const browserCounts = browsers()?.countsNow()
-  const seconds = (nanoseconds: number): number =>
-    Number.isFinite(nanoseconds) ? nanoseconds / 1e9 : 0
-  const metrics = [
-    ...Object.entries(counters).map(([name, count]) => {
-      const help = `${snakeCase(name).replaceAll('_', ' ')} since the start`
-      return metric(`holdfast_${snakeCase(name)}_total`, help, Number(count))
-    }),
-    metric('holdfast_sessions_held', 'sessions held in memory', heldCount),
-    metric('holdfast_sockets', 'sockets that are open', sockets()),
-    metric('holdfast_draining', '1 while the server is about to stop', Number(isDraining())),
-    metric('process_resident_memory_bytes', 'resident memory', rss),
-    metric('nodejs_heap_size_used_bytes', 'JavaScript heap in use', heapUsed),
-    metric('process_uptime_seconds', 'how long the process has run', process.uptime()),
-    ...Object.entries(BROWSER_GAUGES).map(([count, [name, help]]) =>
-      metric(name, help, browserCounts && (browserCounts[count] ?? 0)),
-    ),
-    metric('holdfast_http_answers_total', 'HTTP answers begun, by status', byStatus),
-    metric('holdfast_lease_age_seconds', 'since the lease was last renewed', leaseAge),
-    metric(
-      'holdfast_lease_remaining_seconds',
-      'until this node stops by itself if the lease is not renewed; 0: it has',
-      lease && lease.leftMs / 1e3,
-    ),
-    metric(
-      'holdfast_sessions_owned',
-      'open sessions that this node owns, held in memory or not',
-      ownedCount,
-    ),
-    metric(
-      'holdfast_forwards_total',
-      'requests and sockets that came to the wrong node, by what became of them',
-      forwards && labelled('outcome', Object.entries(forwards)),
-    ),
-    metric('holdfast_event_loop_delay_seconds', 'delay of the event loop since the last scrape', {
-      '{quantile="0.5"}': seconds(delay.percentile(50)),
-      '{quantile="0.99"}': seconds(delay.percentile(99)),
-      '{quantile="1"}': seconds(delay.max),
-    }),
-    metric('holdfast_build_info', 'which version this is', {
-      [`{version="${VERSION}",node="${process.version}"}`]: 1,
-    }),
-  ]
-  delay.reset()
-  return metrics.join('')
+type MetricValues = Partial<Readonly<Record<MetricName, MetricValue>>>
+
+export async function renderMetrics(context: ServerContext, recorder: Recorder): Promise<string> {
+  const values: MetricValues = {
+    ...counted(context.holdfast.authority.counters),
+    ...measured(context, recorder),
+    ...agentValues(context),
+    ...loadValues(context),
+    ...(await clusterValues(context)),
+    ...browserValues(context),
+    ...processValues(),
+  }
+  return Object.keys(METRICS)
+    .map((name) => metricText(name as MetricName, values[name as MetricName]))
+    .join('')
 }
 
-/** A number, or several by their labels. Unknown: the metric is left out. */
-type MetricValue = Readonly<Record<string, number>> | number | null | undefined
+type CounterName<Name extends string> = `holdfast_${SnakeCase<Name>}_total`
+type SnakeCase<Name extends string> = Name extends `${infer First}${infer Rest}`
+  ? `${First extends Lowercase<First> ? First : `_${Lowercase<First>}`}${SnakeCase<Rest>}`
+  : ''
 
-/** Written out; a counter's name ends with `_total`. */
-function metric(name: string, help: string, value: MetricValue): string {
+/** Each counter has a row in the table: the compiler says so. */
+function counted(counters: Counters): Record<CounterName<keyof Counters>, number> {
+  const named = Object.entries(counters).map(([name, count]) => {
+    return [`holdfast_${snakeCase(name)}_total`, Number(count)]
+  })
+  return Object.fromEntries(named) as Record<CounterName<keyof Counters>, number>
+}
+
+function measured({ holdfast, answered, forwardTimes }: ServerContext, recorder: Recorder) {
+  const { figures } = holdfast.authority
+  return {
+    holdfast_queue_wait_seconds: figures.queueWait,
+    holdfast_commit_duration_seconds: figures.commit,
+    holdfast_commit_appends: figures.commitAppends,
+    holdfast_resume_duration_seconds: figures.resume,
+    holdfast_ask_duration_seconds: byLabel(figures.asks),
+    holdfast_forward_duration_seconds: forwardTimes,
+    holdfast_http_answers_total: byLabel(answered),
+    holdfast_event_loop_lag_seconds: recorder.delay,
+    holdfast_event_loop_delay_seconds: byLabel(Object.entries(recorder.takeDelay())),
+  } satisfies MetricValues
+}
+
+function agentValues({ holdfast }: ServerContext) {
+  const agents = [...holdfast.authority.figures.agents]
+  return {
+    holdfast_first_output_seconds: agents.map(
+      ([agent, { firstOutput }]) => [[agent], firstOutput] as const,
+    ),
+    holdfast_turn_duration_seconds: agents.flatMap(([agent, { durations }]) =>
+      Array.from(durations, ([end, histogram]) => [[agent, end], histogram] as const),
+    ),
+    holdfast_tokens_total: agents.flatMap(([agent, { used }]) => [
+      [[agent, 'input'], used.inputTokens] as const,
+      [[agent, 'cached'], used.cachedTokens] as const,
+      [[agent, 'output'], used.outputTokens] as const,
+    ]),
+    holdfast_cost_usd_total: agents.map(([agent, { used }]) => [[agent], used.costUsd] as const),
+  } satisfies MetricValues
+}
+
+function loadValues({ holdfast, sockets, isDraining }: ServerContext) {
+  const { load, heldCount } = holdfast.authority
+  return {
+    holdfast_sessions_held: heldCount,
+    holdfast_sessions: byLabel(Object.entries(load.sessions)),
+    holdfast_turns: byLabel(Object.entries(load.turns)),
+    holdfast_attachments: byLabel(Object.entries(load.attachments)),
+    holdfast_watchers: load.watchers,
+    holdfast_asks: load.asks,
+    holdfast_sockets: sockets(),
+    holdfast_draining: Number(isDraining()),
+  } satisfies MetricValues
+}
+
+/** Only where other nodes may be: elsewhere a lease never ends. */
+async function clusterValues({ holdfast, forwards }: ServerContext) {
+  const { lease, store, node } = holdfast.authority
+  // A missing gauge means that the database did not answer in time.
+  const owned = store.cluster?.owned(node).catch(() => null)
+  return {
+    holdfast_sessions_owned: owned === undefined ? null : await within(OWNED_MS_MAX, owned),
+    holdfast_lease_age_seconds: lease && lease.ageMs / 1e3,
+    holdfast_lease_remaining_seconds: lease && lease.leftMs / 1e3,
+    holdfast_forwards_total: forwards && byLabel(Object.entries(forwards)),
+  } satisfies MetricValues
+}
+
+function browserValues({ browsers }: ServerContext) {
+  const counts = browsers()?.countsNow()
+  if (counts === undefined) return {}
+  return {
+    holdfast_browsers: counts['browsers'],
+    holdfast_browser_sessions: counts['sessions'],
+    holdfast_browser_clients: counts['clients'],
+    holdfast_browser_pages: counts['pages'],
+    holdfast_cdp_sessions: counts['attached'],
+    holdfast_cdp_commands_waiting: counts['waiting'],
+  } satisfies MetricValues
+}
+
+function processValues() {
+  const { rss, heapUsed } = process.memoryUsage()
+  return {
+    holdfast_build_info: [[[VERSION, process.version], 1]],
+    process_resident_memory_bytes: rss,
+    process_uptime_seconds: process.uptime(),
+    nodejs_heap_size_used_bytes: heapUsed,
+  } satisfies MetricValues
+}
+
+/** Values by the one label that they have. */
+function byLabel<Value extends number | Histogram>(
+  values: Iterable<readonly [string | number, Value]>,
+): readonly (readonly [readonly string[], Value])[] {
+  return Array.from(values, ([name, value]) => [[snakeCase(String(name))], value] as const)
+}
+
+function metricText(name: MetricName, value: MetricValue): string {
   if (value === null || value === undefined) return ''
-  const type = name.endsWith('_total') ? 'counter' : 'gauge'
-  const samples = Object.entries(typeof value === 'number' ? { '': value } : value)
-  const lines = samples.map(([labels, sample]) => `${name}${labels} ${sample}\n`)
+  const { type, help, labels = [] } = METRICS[name]
+  const isOne = typeof value === 'number' || value instanceof Histogram
+  const samples = isOne ? [[[], value] as const] : value
+  const lines = samples.flatMap(([values, sample]) => {
+    const pairs = labels.map((label, index) => `${label}="${escaped(values[index] ?? '')}"`)
+    return typeof sample === 'number'
+      ? [`${name}${braced(pairs)} ${sample}\n`]
+      : histogramLines(name, pairs, sample)
+  })
   return `# HELP ${name} ${help}\n# TYPE ${name} ${type}\n${lines.join('')}`
 }
 
-function labelled(
-  label: string,
-  counts: Iterable<readonly [string | number, number]>,
-): MetricValue {
-  return Object.fromEntries(
-    Array.from(counts, ([name, count]) => [`{${label}="${snakeCase(String(name))}"}`, count]),
-  )
+function histogramLines(
+  name: string,
+  pairs: readonly string[],
+  { bounds, counts, sum }: Histogram,
+): readonly string[] {
+  let count = 0
+  const buckets = Array.from(counts, (added, index) => {
+    count += added
+    return `${name}_bucket${braced([...pairs, `le="${bounds[index] ?? '+Inf'}"`])} ${count}\n`
+  })
+  return [
+    ...buckets,
+    `${name}_sum${braced(pairs)} ${sum}\n`,
+    `${name}_count${braced(pairs)} ${count}\n`,
+  ]
+}
+
+function braced(pairs: readonly string[]): string {
+  return pairs.length === 0 ? '' : `{${pairs.join(',')}}`
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('\\', '\\\\').replaceAll('"', '\\"').replaceAll('\n', '\\n')
 }
 
 function snakeCase(name: string): string {

@@ -2,7 +2,6 @@
  * All routes of a server: the doors', and the few about the server itself. The OpenAPI 3.1 document
  * is made from the very table that routes requests.
  */
-import type { IntervalHistogram } from 'node:perf_hooks'
 import { asHoldfastError, HoldfastError } from '../core/index.ts'
 import { negotiate, type Exchange, type ServerContext } from '../doors/exchange.ts'
 import { askRoutes } from '../doors/native/asks.ts'
@@ -34,6 +33,8 @@ import { drainingError } from './forwarding/forwarder.ts'
 import { inspectorAsset, inspectorPage, PAGE_POLICY } from './inspector-page.ts'
 import { SERVER_LIMITS, within } from './limits.ts'
 import { METRICS_TYPE, renderMetrics } from './metrics.ts'
+import type { Recorder } from './recorder.ts'
+import { statsRoutes } from './stats.ts'
 
 const text = Type.String()
 const count = Type.Integer()
@@ -89,11 +90,12 @@ export const NATIVE_ROUTES = [
   ...logRoutes,
 ]
 
-export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
+export function serverRoutes(recorder: Recorder): readonly Route[] {
   let document = ''
   const all: readonly Route[] = [
     ...NATIVE_ROUTES,
     ...openAiRoutes(),
+    ...statsRoutes(recorder),
     ...routes({
       'GET /': {
         name: 'getInspector',
@@ -171,7 +173,7 @@ export function serverRoutes(delay: IntervalHistogram): readonly Route[] {
           200: { description: 'Prometheus text.', content: { 'text/plain': { type: 'string' } } },
         },
         handle: async (exchange) =>
-          exchange.send(200, METRICS_TYPE, await renderMetrics(exchange.context, delay)),
+          exchange.send(200, METRICS_TYPE, await renderMetrics(exchange.context, recorder)),
       },
       'GET /openapi.json': {
         name: 'getOpenApi',

@@ -290,6 +290,11 @@ const VISITS: Readonly<Record<string, Visit>> = {
   getHealth: local('/health'),
   getReady: local('/ready'),
   getMetrics: local('/metrics'),
+  getStats: async () => {
+    const { node } = owner.holdfast.authority
+    return [`/v1/stats?node=${node}`, {}, { body: { node } }]
+  },
+  listNodes: local('/v1/nodes'),
 }
 
 async function runningTurn(agent: string) {

@@ -6,6 +6,7 @@ import { AGENT_FIELDS, BrowserSettings, CONFIG_SCHEMA } from '../../src/config/s
 import { CreateParams, REFUSED_FIELDS } from '../../src/doors/copilot/creation.ts'
 import { COPILOT_EVENTS } from '../../src/doors/copilot/event-table.ts'
 import { METHODS } from '../../src/doors/copilot/methods.ts'
+import { METRICS } from '../../src/server/metric-table.ts'
 import { JwtIssuer } from '../../src/schema/jwt.ts'
 import { QUOTA_FIELDS } from '../../src/schema/quotas.ts'
 import { ClientFrames, HelloFrame } from '../../src/wire/client-frames.ts'
@@ -31,6 +32,7 @@ export const PAGES = [
   'docs/reference/config.md',
   'docs/reference/copilot.md',
   'docs/reference/http.md',
+  'docs/reference/metrics.md',
   'docs/reference/wire.md',
 ]
 export const CONFIG_SCHEMA_FILE = 'config.schema.json'
@@ -46,10 +48,11 @@ export function configSchema(): string {
 /** The page with its tables made anew; their columns are not aligned. */
 export function withTables(page: string, tables = TABLES): string {
   return page.replace(
-    /(<!-- (fields|frames|methods|copilot): (\w+) -->\n\n)(\|.*\n)*/g,
+    /(<!-- (fields|frames|methods|metrics|copilot): (\w+) -->\n\n)(\|.*\n)*/g,
     (_, comment: string, kind: string, name: string) => {
       if (kind === 'frames') return `${comment}${frameTable()}`
       if (kind === 'methods') return `${comment}${methodTable()}`
+      if (kind === 'metrics') return `${comment}${metricTable()}`
       if (kind === 'copilot') return `${comment}${copilotTable(name)}`
       const schema = tables[name]
       if (schema === undefined) throw new Error(`there is no table ${name}`)
@@ -80,6 +83,18 @@ function methodTable(): string {
   return [['Method', 'Called by', 'Supported', 'Meaning'], ['---', '---', '---', '---'], ...rows]
     .map((row) => `| ${row.join(' | ')} |\n`)
     .join('')
+}
+
+function metricTable(): string {
+  const rows = Object.entries(METRICS).map(([name, { type, labels = [], help, only }]) => {
+    const labelled = labels.map((label) => `\`${label}\``).join(', ')
+    return [`\`${name}\``, type, labelled, only === undefined ? help : `${help} (with ${only})`]
+  })
+  const head = [
+    ['Metric', 'Type', 'Labels', 'Meaning'],
+    ['---', '---', '---', '---'],
+  ]
+  return [...head, ...rows].map((row) => `| ${row.join(' | ')} |\n`).join('')
 }
 
 /** What the Copilot door supports, and what it refuses. */

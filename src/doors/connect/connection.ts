@@ -295,10 +295,13 @@ export class Connection implements HubMember {
     this.hub.greeted(this)
     const { resume } = hello.auth ?? {}
     if (resume === undefined) void this.#enter(hello, text)
-    else void this.hub.inTurn(resume.attachment, () => this.#enter(hello, text))
+    else {
+      const heardAt = this.#heardAt
+      void this.hub.inTurn(resume.attachment, () => this.#enter(hello, text, heardAt))
+    }
   }
 
-  async #enter(hello: Hello, text: string): Promise<void> {
+  async #enter(hello: Hello, text: string, heardAt = this.#heardAt): Promise<void> {
     let admitted: WelcomedClient
     try {
       if (this.hub.holdfast.authority.draining) {
@@ -313,6 +316,9 @@ export class Connection implements HubMember {
       return
     }
     this.#welcome(admitted)
+    if (hello.auth?.resume === undefined) return
+    const { clock, holdfast } = this.hub
+    holdfast.authority.figures.resume.observeMs(clock.monotonic() - heardAt)
   }
 
   /** The refusal, or `too_many` if this address has shown too many bad secrets. */

@@ -12,6 +12,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import {
   asHoldfastError,
   HoldfastError,
+  invalid,
   type Cluster,
   type Holdfast,
   type SessionRef,
@@ -41,6 +42,8 @@ type Forwardable = {
   readonly isUntouched: () => boolean
   /** The session that only its owner can answer about; null: any node can. */
   readonly session: () => SessionRef | null | Promise<SessionRef | null>
+  /** The node that it asks for; null: it asks for none. */
+  readonly node: () => string | null
   readonly handle: () => Promise<void> | void
   /** False: the other node did nothing, and it may be tried again. */
   readonly send: (target: ProxyTarget) => Promise<boolean>
@@ -87,7 +90,7 @@ export class Forwarder implements SocketForwarder {
   /** Answers here or through the owner; throws why not. `refusal`: this node must not answer it. */
   serve(
     exchange: Exchange,
-    { handle, session = () => null }: Pick<Route, 'handle' | 'session'>,
+    { handle, session = () => null, node = () => null }: Pick<Route, 'handle' | 'session' | 'node'>,
     refusal: HoldfastError | null = null,
   ): Promise<void> {
     const { request, response } = exchange
@@ -96,6 +99,7 @@ export class Forwarder implements SocketForwarder {
       isGone: () => response.destroyed,
       isUntouched: () => !response.headersSent && !exchange.isCommitted,
       session: () => session(exchange),
+      node: () => node(exchange),
       handle: () => handle(exchange),
       send: (target) => this.requests.send(exchange, target),
     })
@@ -109,6 +113,7 @@ export class Forwarder implements SocketForwarder {
       isGone: () => stream.destroyed,
       isUntouched: () => true,
       session: () => null,
+      node: () => null,
       handle,
       send: async (target) => {
         const isDone = await this.requests.tunnel(upgrade, target)
@@ -135,9 +140,10 @@ export class Forwarder implements SocketForwarder {
   /** Null if it was answered; otherwise why another node should answer it. */
   async #tryHere(one: Forwardable): Promise<HoldfastError | null> {
     const session = await one.session()
-    const node = session === null ? null : await this.ownerElsewhere(session)
+    const owner = session === null ? null : await this.ownerElsewhere(session)
+    const node = (await this.#namedElsewhere(one)) ?? owner
     if (node !== null) {
-      return new HoldfastError('not_owner', 'the session is held by another node', { node })
+      return new HoldfastError('not_owner', 'another node has to answer this', { node })
     }
     try {
       await one.handle()
@@ -147,6 +153,14 @@ export class Forwarder implements SocketForwarder {
       if (!isUndone(error.code, error.details) || !one.isUntouched()) throw error
       return error
     }
+  }
+
+  /** Null if it asks for this node, or for none. */
+  async #namedElsewhere(one: Forwardable): Promise<string | null> {
+    const node = one.node()
+    if (node === null || node === this.#holdfast.authority.node) return null
+    if ((await this.#urlOf(node)) === null) throw invalid('node', 'is no node that can be reached')
+    return node
   }
 
   /** What the handler refuses by itself is no failure of forwarding. */

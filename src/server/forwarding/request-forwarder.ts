@@ -11,7 +11,7 @@ import { Agent as HttpAgent, request as httpRequest, type ClientRequest } from '
 import type { IncomingMessage } from 'node:http'
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https'
 import type { Duplex } from 'node:stream'
-import { HoldfastError } from '../../core/index.ts'
+import { Histogram, HoldfastError } from '../../core/index.ts'
 import type { Exchange } from '../../doors/exchange.ts'
 import { headText } from '../http-server.ts'
 import { FORWARD_LIMITS } from '../limits.ts'
@@ -54,6 +54,8 @@ export type Upgrade = {
 }
 
 export class RequestForwarder {
+  /** From a request to another node to the head of its answer. */
+  readonly times = new Histogram()
   readonly #seal: Seal
   readonly #http = new HttpAgent(AGENT_OPTIONS)
   readonly #https = new HttpsAgent(AGENT_OPTIONS)
@@ -78,6 +80,7 @@ export class RequestForwarder {
   async send(exchange: Exchange, target: ProxyTarget): Promise<boolean> {
     // Nothing was sent yet: an error in the body is the client's, and refused as such.
     const body = await exchange.body()
+    const began = performance.now()
     let answer: IncomingMessage
     try {
       answer = await this.#ask(exchange, target, body)
@@ -90,6 +93,7 @@ export class RequestForwarder {
           'not known',
       )
     }
+    this.times.observeMs(performance.now() - began)
     if (answer.headers[UNDONE_HEADER] === undefined) return pass(exchange, answer)
     answer.resume()
     return false
