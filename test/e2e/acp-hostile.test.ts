@@ -171,6 +171,49 @@ describe('a message that is wrong', () => {
     expect(await other.request(1, 'initialize', INITIALIZE)).toMatchObject({ result: {} })
   })
 
+  it('is bounded in how many sessions are open, also where they are opened at once', async () => {
+    await start()
+    const raw = new Raw()
+    await raw.request(1, 'initialize', INITIALIZE)
+    const sent = Array.from({ length: 80 }, (_, n) => n + 2)
+    for (const id of sent) {
+      const params = { cwd: '/' }
+      await raw.send(JSON.stringify({ jsonrpc: '2.0', id, method: 'session/new', params }))
+    }
+    await until(() => raw.said.length === 81)
+    expect(raw.said.filter(({ error }) => error?.data.code === 'too_many')).toHaveLength(16)
+    const [{ result }] = raw.said.filter((one) => one.result?.sessionId !== undefined)
+    const { sessionId } = result
+    expect(await raw.request(90, 'session/close', { sessionId })).toMatchObject({ result: {} })
+    expect(await raw.request(91, 'session/load', { sessionId })).toMatchObject({ result: {} })
+  })
+
+  it('is no error where it deletes a second time, as after a lost answer', async () => {
+    await start()
+    const raw = new Raw()
+    await raw.request(1, 'initialize', INITIALIZE)
+    for (const meta of [{}, { _meta: { holdfast: { keep: true } } }]) {
+      const { sessionId } = (await raw.request(2, 'session/new', { cwd: '/' })).result
+      for (const id of [3, 4]) {
+        const answer = await raw.request(id, 'session/delete', { sessionId, ...meta })
+        expect(answer).toMatchObject({ id, result: {} })
+      }
+    }
+    const unknown = await raw.request(5, 'session/delete', { sessionId: 'none' })
+    expect(unknown).toMatchObject({ error: { data: { code: 'session_unknown' } } })
+  })
+
+  it('cannot become another client by a second initialize', async () => {
+    await start()
+    const raw = new Raw()
+    const as = (client: string) => ({ ...INITIALIZE, _meta: { holdfast: { client } } })
+    await raw.request(1, 'initialize', as('client-one'))
+    expect(await raw.request(2, 'initialize', as('client-two'))).toMatchObject({
+      error: { data: { field: '_meta.holdfast.client' } },
+    })
+    expect(await raw.request(3, 'initialize', as('client-one'))).toMatchObject({ result: {} })
+  })
+
   it('is bounded in how many requests wait', async () => {
     await start()
     const raw = new Raw()

@@ -1,5 +1,5 @@
 /** The ACP door on two nodes with one database: clients at the wrong node, and a node that goes. */
-import { builtinAgents } from 'holdfast'
+import { builtinAgents, HoldfastError } from 'holdfast'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Agent } from '../../src/runners/function.ts'
 import { selected, StockClient } from '../support/acp-client.ts'
@@ -41,6 +41,14 @@ afterEach(async () => {
   await Promise.all([near.close(), far.close()])
 })
 
+/** The owner has lost the session and lives on, as after a standstill. */
+async function letGo({ holdfast: { authority } }: TestServer, id: string): Promise<void> {
+  const live = await authority.open(id)
+  live.release(new HoldfastError('stale_epoch', 'it has moved'))
+  const claim = await authority.store.claim(id, authority.node)
+  if (claim.type === 'claimed') await authority.store.release(id, claim.epoch ?? 0)
+}
+
 describe('at the node that does not own the session', () => {
   it('a client has all that one at the owner has', async () => {
     await start()
@@ -67,6 +75,26 @@ describe('at the node that does not own the session', () => {
     await other.request('session/delete', { sessionId: id })
     const { sessions } = await owner.request('session/list', {})
     expect(sessions.map(({ sessionId }: any) => sessionId)).not.toContain(id)
+  })
+
+  it('a session that has moved since is found at its new owner', async () => {
+    await start()
+    const [owner, other] = [await connect(far), await connect(near)]
+    const id = await owner.open({ key: 'k', agent: 'echo' })
+    expect(await other.open({ key: 'k' })).toBe(id)
+    await owner.request('session/close', { sessionId: id })
+    await other.request('session/close', { sessionId: id })
+    const load = { sessionId: id, cwd: '/', mcpServers: [] }
+    // It is not open then, but the node that has refused it is known.
+    const ahead = { ...load, _meta: { holdfast: { at: '1.99.0.0' } } }
+    await expect(other.request('session/resume', ahead)).rejects.toMatchObject({
+      data: { code: 'ahead' },
+    })
+    await letGo(far, id)
+    expect(await near.holdfast.session(id).state()).toMatchObject({ id })
+    await other.request('session/load', load)
+    expect(await other.prompt(id, 'here')).toMatchObject({ stopReason: 'end_turn' })
+    await until(() => other.said() === 'here')
   })
 
   it('an editor on stdio goes on when the owner has gone', async () => {

@@ -45,5 +45,8 @@ export type RequestContext<Attachment> = ClientEnd & {
   readonly attachments: Map<string, Attachment>
   /** The server begins nothing any more. */
   readonly isDraining: () => boolean
-  introduce(facts: ClientFacts): void
+  /** Sessions that are being opened: they count like those that are open. */
+  opening: number
+  /** The first `initialize` counts; one that names another client is refused. */
+  introduce(facts: ClientFacts, params: unknown): void
 }

@@ -6,6 +6,7 @@
 import {
   asHoldfastError,
   HoldfastError,
+  invalid,
   NO_CAPABILITIES,
   type Caller,
   type Capabilities,
@@ -29,13 +30,12 @@ import {
   type RpcId,
   type RpcMessage,
   type RpcNotification,
-  type RpcRequest,
   type RpcResponse,
 } from '../json-rpc.ts'
 import { ACP_METHODS, type ServedMethod } from './methods.ts'
-import { AcpPeer } from './peer.ts'
+import { AcpPeer, type PassedRequest, type PeerAnswer, type WatchedRequest } from './peer.ts'
 import { HANDLERS, type Context, type RpcReply } from './requests.ts'
-import { isAcpMethod, readParams, type AcpMethod } from './schemas.ts'
+import { isAcpMethod, readParams } from './schemas.ts'
 
 export type AcpSocket = Socket & {
   readonly heardAt: number | null
@@ -77,7 +77,9 @@ export class AcpConnection {
   #unnamed = 0
   /** Requests that have no answer yet. */
   #open = 0
-  /** By node, and by session. */
+  /** Sessions that are being opened. */
+  opening = 0
+  /** By node, and by session as far as it is known. */
   readonly #peers = new Map<string, AcpPeer>()
   readonly #elsewhere = new Map<string, AcpPeer>()
 
@@ -121,8 +123,13 @@ export class AcpConnection {
     return `${this.#ownId}.${this.#unnamed}`
   }
 
-  introduce(facts: ClientFacts): void {
-    this.#facts = facts
+  introduce(facts: ClientFacts, params: unknown): void {
+    if (this.#facts === null) {
+      this.#facts = facts
+      this.#initialize = params
+    } else if (this.#facts.clientId !== facts.clientId) {
+      throw invalid('_meta.holdfast.client', 'must be that of the first initialize')
+    }
   }
 
   forget(attachment: { readonly session: { readonly id: string } }): void {
@@ -157,7 +164,7 @@ export class AcpConnection {
     }
   }
 
-  async #serve(request: RpcRequest, text: string): Promise<void> {
+  async #serve(request: PassedRequest, text: string): Promise<void> {
     const { id } = request
     const { requestsMax } = this.hub.limits
     this.#open += 1
@@ -176,21 +183,23 @@ export class AcpConnection {
   }
 
   /** Null: another node answers. */
-  async #answer({ id, method, params }: RpcRequest, text: string): Promise<RpcReply | null> {
+  async #answer(request: PassedRequest, text: string): Promise<RpcReply | null> {
+    const { id, method, params } = request
     if (!isServed(method)) throw methodUnknown(method)
     const read = readParams(method, params)
-    if (method === 'initialize') this.#initialize = params
-    else if (this.#facts === null) throw new HoldfastError('bad_request', 'initialize first')
+    if (method !== 'initialize' && this.#facts === null) {
+      throw new HoldfastError('bad_request', 'initialize first')
+    }
     const session = 'sessionId' in read ? read.sessionId : null
     const peer = session === null ? undefined : this.#elsewhere.get(session)
-    if (peer !== undefined) return this.#pass(peer, { id, method, text })
+    if (peer !== undefined) return this.#pass(peer, request, text)
     try {
       return replyOf(await this.#handle(method, read, id))
     } catch (thrown) {
       const owner = this.#ownerOf(thrown)
       if (owner === null) throw thrown
-      if (session !== null) this.#elsewhere.set(session, owner)
-      return this.#pass(owner, { id, method, text })
+      if (session !== null && OPENING.has(method)) this.#place(session, owner)
+      return this.#pass(owner, request, text)
     }
   }
 
@@ -203,9 +212,39 @@ export class AcpConnection {
     return handle(this, params, id)
   }
 
-  #pass(peer: AcpPeer, { id, method, text }: { id: RpcId; method: AcpMethod; text: string }): null {
-    peer.send(text, method === 'session/new' ? id : undefined)
+  #pass(peer: AcpPeer, request: PassedRequest, text: string): null {
+    const { method } = request
+    if (OPENING.has(method) || LEAVING.has(method)) peer.watch({ ...request, text })
+    else peer.send(text)
     return null
+  }
+
+  /** Another node has answered a request that opens a session or leaves it. */
+  #passedBack(peer: AcpPeer, request: WatchedRequest, answer: PeerAnswer): void {
+    const { text, isRepeated, ...asked } = request
+    const { sessionId } = (asked.params ?? {}) as { readonly sessionId?: unknown }
+    const session = answer.result?.sessionId ?? sessionId
+    const isMoved = answer.refusal === 'not_owner' && isRepeated !== true
+    if (typeof session === 'string') {
+      if (isMoved || (answer.refusal === null && LEAVING.has(asked.method))) {
+        this.#elsewhere.delete(session)
+      } else if (answer.refusal === null) this.#place(session, peer)
+    }
+    // The session has another owner since; a refusal has had no effect.
+    if (isMoved) void this.#serve({ ...asked, isRepeated: true }, text)
+    else void this.send(answer.text)
+  }
+
+  #place(session: string, peer: AcpPeer): void {
+    this.#elsewhere.set(session, peer)
+    const [oldest] = this.#elsewhere.keys()
+    if (this.#elsewhere.size > PLACES_MAX && oldest !== undefined) this.#elsewhere.delete(oldest)
+  }
+
+  /** To the node of a session, or to all nodes that it may be on. */
+  #tellPeers(session: string, text: string): void {
+    const peer = this.#elsewhere.get(session)
+    for (const one of peer === undefined ? this.#peers.values() : [peer]) one.send(text)
   }
 
   /** The node that a refusal names as the owner of the session; null: there is no way to it. */
@@ -226,7 +265,7 @@ export class AcpConnection {
       bufferedBytesMax: limits.bufferedBytesMax + MESSAGE_BYTES_MAX,
       messageBytesMax: PEER_MESSAGE_BYTES_MAX,
       onMessage: (text) => void this.send(text),
-      onSession: (session) => void this.#elsewhere.set(session, peer),
+      onAnswer: (request, answer) => this.#passedBack(peer, request, answer),
       onClose: (closed, reason) => {
         this.#socket.close(closed, reason)
         this.closed(closed)
@@ -249,10 +288,9 @@ export class AcpConnection {
     if (method === '$/cancel_request') return this.#cancelRequest(params, text)
     if (method !== 'session/cancel') return
     const { sessionId } = readParams(method, params)
-    const peer = this.#elsewhere.get(sessionId)
-    if (peer !== undefined) return peer.send(text)
     const attachment = this.attachments.get(sessionId)
-    attachment?.cancel().catch((thrown: unknown) => this.#reportFailure(thrown))
+    if (attachment === undefined) return this.#tellPeers(sessionId, text)
+    attachment.cancel().catch((thrown: unknown) => this.#reportFailure(thrown))
   }
 
   #cancelRequest(params: unknown, text: string): void {
@@ -266,9 +304,9 @@ export class AcpConnection {
   #answered(response: RpcResponse, text: string): void {
     const [session, ask] = String(response.id).split('/')
     if (session === undefined || ask === undefined) return
-    const peer = this.#elsewhere.get(session)
-    if (peer !== undefined) return peer.send(text)
-    void this.attachments.get(session)?.answered(ask, response)
+    const attachment = this.attachments.get(session)
+    if (attachment === undefined) return this.#tellPeers(session, text)
+    void attachment.answered(ask, response)
   }
 
   send(text: string): Promise<void> | null {
@@ -328,6 +366,10 @@ export class AcpConnection {
 const AHEAD_BYTES = 65_536
 /** Another node sends images of the log, and pages of lists. */
 const PEER_MESSAGE_BYTES_MAX = 33_554_432
+/** Sessions of other nodes whose node is remembered. */
+const PLACES_MAX = 1_024
+const OPENING: ReadonlySet<string> = new Set(['session/new', 'session/load', 'session/resume'])
+const LEAVING: ReadonlySet<string> = new Set(['session/close', 'session/delete'])
 const NORMAL = 1000
 const ABNORMAL = 1006
 

@@ -1,5 +1,6 @@
 /** What each request of a client does. */
 import {
+  asHoldfastError,
   HoldfastError,
   mayDo,
   SCOPES,
@@ -47,11 +48,12 @@ type Handler<Method extends ServedMethod> = (
 ) => Promise<RpcReply | object>
 
 export const HANDLERS: { readonly [Method in ServedMethod]: Handler<Method> } = {
-  initialize: async (context, { clientCapabilities, _meta }) => {
+  initialize: async (context, params) => {
+    const { clientCapabilities, _meta } = params
     const clientId = _meta?.holdfast?.client ?? null
     const elicitation = clientCapabilities?.['elicitation']
     const takesForms = isRecord(elicitation) && isRecord(elicitation['form'])
-    context.introduce({ clientId, takesForms })
+    context.introduce({ clientId, takesForms }, params)
     return initialized(context)
   },
   'session/new': async (context, params) => {
@@ -83,7 +85,7 @@ export const HANDLERS: { readonly [Method in ServedMethod]: Handler<Method> } = 
   'session/delete': async ({ holdfast }, { sessionId, _meta }) => {
     const session = holdfast.session(sessionId)
     if (_meta?.holdfast?.keep === true) await session.close('closed_by_client')
-    else await session.erase()
+    else await session.erase().catch(unlessErased)
     return {}
   },
   'session/set_mode': async (context, { modeId, ...params }) => {
@@ -102,6 +104,11 @@ export const HANDLERS: { readonly [Method in ServedMethod]: Handler<Method> } = 
     await attachment.control(role, take)
     return { role: attachment.place.role }
   },
+}
+
+/** A client that did not hear of it asks again. */
+function unlessErased(thrown: unknown): void {
+  if (asHoldfastError(thrown).code !== 'session_erased') throw thrown
 }
 
 function initialized(context: Context): object {
@@ -195,7 +202,7 @@ async function open(
   const opening = openingOf(params)
   const known = context.attachments.get(session.id)
   if (known !== undefined) return openAgain(context, known, { opening, history })
-  const attachment = await attach(context, session, { opening, history })
+  const attachment = await attachInRoom(context, session, { opening, history })
   try {
     const state = await session.state()
     if (history !== 'after') await attachment.catchUp(state.seq)
@@ -212,7 +219,7 @@ async function open(
 async function openAgain(
   context: Context,
   attachment: AcpAttachment,
-  { opening, history }: { readonly opening: Opening; readonly history: OpeningRequest['history'] },
+  { opening, history }: Attaching,
 ): Promise<RpcReply> {
   if (opening.role !== undefined) await attachment.control(opening.role, opening.take ?? false)
   const state = await attachment.session.state()
@@ -231,16 +238,31 @@ function opened(context: Context, { place, at, session }: AcpAttachment, state: 
   return { sessionId: session.id, ...offered({ settings, capabilities }), _meta: meta }
 }
 
-async function attach(
+type Attaching = { readonly opening: Opening; readonly history: OpeningRequest['history'] }
+
+async function attachInRoom(
   context: Context,
   session: SessionHandle,
-  { opening, history }: { readonly opening: Opening; readonly history: OpeningRequest['history'] },
+  attaching: Attaching,
 ): Promise<AcpAttachment> {
-  const { attachments, clientId } = context
-  if (attachments.size >= SESSIONS_MAX) {
+  if (context.attachments.size + context.opening >= SESSIONS_MAX) {
     const message = `a connection has at most ${SESSIONS_MAX} sessions open`
     throw new HoldfastError('too_many', message)
   }
+  context.opening += 1
+  try {
+    return await attach(context, session, attaching)
+  } finally {
+    context.opening -= 1
+  }
+}
+
+async function attach(
+  context: Context,
+  session: SessionHandle,
+  { opening, history }: Attaching,
+): Promise<AcpAttachment> {
+  const { attachments, clientId } = context
   const own = await AcpAttachment.ownTurns(session, clientId)
   const place = await takePlace(session, placeOptions(context, opening))
   try {

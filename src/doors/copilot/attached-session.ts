@@ -10,6 +10,7 @@ import {
   turnSeq,
   type AttachmentHandle,
   type BusyPolicy,
+  type ErrorCode,
   type FeedItem,
   type GivenInput,
   type Session,
@@ -302,3 +303,14 @@ function failureOf(event: SessionEvent): TurnFailure | null {
       return null
   }
 }
+
+/** After these the client may go on with its other sessions. */
+export const ENDED: ReadonlySet<ErrorCode> = new Set([
+  'attachment_unknown',
+  'attachment_ended',
+  'superseded',
+  'session_closed',
+  'session_erased',
+  'session_unknown',
+  'forbidden',
+])

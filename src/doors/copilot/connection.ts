@@ -11,14 +11,14 @@ import {
   mayDo,
   SCOPES,
   scopesOn,
-  type ErrorCode,
+  type AttachmentHandle,
   type Holdfast,
   type Scope,
   type Session,
 } from '../../core/index.ts'
 import type { Socket } from '../connect/socket.ts'
 import { reportRefusal } from '../refusals.ts'
-import { AttachedSession, type SessionClient } from './attached-session.ts'
+import { AttachedSession, ENDED, type SessionClient } from './attached-session.ts'
 import { answersOf, type CreationParams } from './creation.ts'
 import type { DoorContext } from './door-context.ts'
 import type { CopilotLimits } from './limits.ts'
@@ -32,9 +32,12 @@ import {
 import { PROTOCOL_VERSION, rpcErrorOf } from './messages.ts'
 import {
   ANSWERED_LATER,
+  ATTACHING,
   CONNECT,
+  LEAVING,
   METHODS,
   readConnect,
+  STARTING,
   type Method,
   type MethodCaller,
   type Respond,
@@ -62,6 +65,8 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
   readonly #pending = new Set<RpcId>()
   /** By the names that the client has for them. */
   readonly #sessions = new Map<string, AttachedSession>()
+  /** Sessions that it is being attached to: they count like the others. */
+  #arriving = 0
   /** By node; and which of them a name leads to. */
   readonly #upstreams = new Map<string, Upstream>()
   readonly #routes = new Map<string, Upstream>()
@@ -337,7 +342,8 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
   }
 
   #assertRoom(): void {
-    if (this.#sessions.size + this.#routes.size < this.limits.sessionsMax) return
+    const { size } = this.#sessions
+    if (size + this.#arriving + this.#routes.size < this.limits.sessionsMax) return
     throw new HoldfastError('too_many', 'the connection is attached to too many sessions')
   }
 
@@ -351,7 +357,13 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     // It may look on only; and who may not answer does not count as a client to ask.
     const role = mayDo(scopes, 'turn.run') ? 'driver' : 'watcher'
     const answers = mayDo(scopes, 'ask.answer') ? answersOf(params) : []
-    const attachment = await session.attach({ role, answers, signal: this })
+    this.#arriving += 1
+    let attachment: AttachmentHandle
+    try {
+      attachment = await session.attach({ role, answers, signal: this })
+    } finally {
+      this.#arriving -= 1
+    }
     const { streaming = false } = params
     const options = { name, session, attachment, answers, streaming }
     const attached = new AttachedSession(this, options, state)
@@ -478,22 +490,3 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
     diagnose('ask_unanswered', 'a client of the Copilot door has not answered', { reason: code })
   }
 }
-
-/** After these the client may go on with its other sessions. */
-const ENDED: ReadonlySet<ErrorCode> = new Set([
-  'attachment_unknown',
-  'attachment_ended',
-  'superseded',
-  'session_closed',
-  'session_erased',
-  'session_unknown',
-  'forbidden',
-])
-const ATTACHING: ReadonlySet<string> = new Set(['session.create', 'session.resume'])
-/** What a server that is about to stop does not begin any more. */
-const STARTING: ReadonlySet<string> = new Set([...ATTACHING, 'session.send'])
-const LEAVING: ReadonlySet<string> = new Set([
-  'session.detach',
-  'session.destroy',
-  'session.delete',
-])

@@ -293,6 +293,15 @@ export const METHODS: Readonly<Record<string, Method>> = {
 }
 
 /** The first request of a connection. */
+export const ATTACHING: ReadonlySet<string> = new Set(['session.create', 'session.resume'])
+export const LEAVING: ReadonlySet<string> = new Set([
+  'session.detach',
+  'session.destroy',
+  'session.delete',
+])
+/** What a server that is about to stop does not begin any more. */
+export const STARTING: ReadonlySet<string> = new Set([...ATTACHING, 'session.send'])
+
 export const CONNECT = 'connect'
 export const readConnect = contract(
   Type.Object({ token: Type.Optional(Type.String({ maxLength: 16_384 })) }),
