@@ -6,24 +6,36 @@
  * 2. Each session is resumed after the last update that went to the editor.
  * 3. A request of the server has the same id whenever it is sent. The editor sees it once, and an
  *    answer that was lost on its way is given again.
+ * 4. When the editor has closed its end, what it has asked is answered, as far as this connection
+ *    and the server can without it.
  */
 import { randomBytes } from 'node:crypto'
-import { once } from 'node:events'
 import type { Readable, Writable } from 'node:stream'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WebSocket, type RawData } from 'ws'
+import { asHoldfastError, HoldfastError } from '../core/index.ts'
 import { MESSAGE_BYTES_MAX } from '../doors/acp/connection.ts'
+import { errorBody } from '../doors/acp/errors.ts'
+import {
+  INVALID_PARAMS,
+  INVALID_REQUEST,
+  PARSE_ERROR,
+  rpcErrorText,
+  type RpcErrorBody,
+  type RpcId,
+} from '../doors/json-rpc.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
+import {
+  cancelText,
+  isPrompt,
+  messageIn,
+  metaOf,
+  refusalIn,
+  withMeta,
+  type EditorMessage,
+  type Fields,
+} from './acp-messages.ts'
 import { linesIn } from './line-splitter.ts'
-
-type Fields = Readonly<Record<string, unknown>>
-type EditorMessage = {
-  readonly id?: string | number | null
-  readonly method?: string
-  readonly params?: Fields
-  readonly result?: Fields
-  readonly error?: { readonly code: number; readonly message: string; readonly data?: Fields }
-}
 
 /** A request of the editor without its answer. */
 type UnansweredRequest = {
@@ -61,9 +73,6 @@ const PASSING: ReadonlySet<unknown> = new Set([
   ...['store_locked', 'store_unavailable', 'too_slow'],
 ])
 
-/** It makes no sense to connect again. */
-class Refused extends Error {}
-
 export class AcpShim {
   readonly #options: AcpShimOptions
   readonly #client = randomBytes(12).toString('hex')
@@ -83,46 +92,68 @@ export class AcpShim {
   readonly #answers = new Map<string, string>()
   #count = 0
   #isOver = false
+  /** The editor has closed its end. */
+  #isInputOver = false
+  /** It does not read: the socket is paused. */
+  #isFull = false
   #wake: () => void = () => undefined
+  #finish: () => void = () => undefined
+  #fail: (error: HoldfastError) => void = () => undefined
 
   constructor(options: AcpShimOptions) {
     this.#options = options
   }
 
-  /** Resolves with the exit code, when the editor has closed its end. */
+  /** Resolves with the exit code, when the editor has closed its end and has its answers. */
   async run(): Promise<number> {
-    const reading = this.#readInput()
-    const connecting = this.#stayConnected()
+    const { input, output } = this.#options
+    const finished = new Promise<void>((resolve, reject) => {
+      this.#finish = resolve
+      this.#fail = reject
+      this.#stayConnected().catch(reject)
+      this.#readInput(input).catch(reject)
+      // The editor is gone.
+      output.on('error', () => resolve())
+    })
     try {
-      await Promise.race([reading, connecting])
+      await finished
       return 0
-    } catch (error) {
-      const { message } = error as Error
-      this.#options.note(message)
-      await this.#failAll(message)
+    } catch (thrown) {
+      this.#failAll(asHoldfastError(thrown))
       return 1
     } finally {
       this.#isOver = true
       this.#wake()
       await this.#leave()
+      // Its callback is called when all before it has left.
+      await new Promise((resolve) => output.write('', resolve))
     }
   }
 
-  async #readInput(): Promise<void> {
-    for await (const line of linesIn(this.#options.input, 2 * MESSAGE_BYTES_MAX)) {
-      if (line === null) this.#tellError(null, -32_600, 'the message is too large')
+  async #readInput(input: Readable): Promise<void> {
+    for await (const line of linesIn(input, 2 * MESSAGE_BYTES_MAX)) {
+      if (line === null) this.#tellError(null, PROTOCOL_ERRORS.tooLong)
       else if (line.trim() !== '') this.#fromEditor(line)
     }
+    this.#isInputOver = true
+    this.#endIfDone()
+  }
+
+  /** The editor has closed its end: there may be nothing left to tell it, or no way to. */
+  #endIfDone(): void {
+    if (!this.#isInputOver) return
+    if (this.#open.size === 0) return this.#finish()
+    if (this.#initialize === null) this.#fail(new HoldfastError('bad_request', 'initialize first'))
+    if (this.#asked.size === 0) return
+    this.#fail(new HoldfastError('cancelled', 'the input has ended, and the agent asks something'))
   }
 
   #fromEditor(line: string): void {
     const message = messageIn(line)
-    if (message === null) return this.#tellError(null, -32_700, 'this is no JSON-RPC message')
+    if (message === null) return this.#tellError(null, PROTOCOL_ERRORS.noMessage)
     const { id, method } = message
     if (Buffer.byteLength(line) > MESSAGE_BYTES_MAX) {
-      if (method !== undefined && id !== undefined) {
-        this.#tellError(id, -32_602, `a message may have at most ${MESSAGE_BYTES_MAX} bytes`)
-      }
+      if (method !== undefined && id !== undefined) this.#tellError(id, PROTOCOL_ERRORS.tooLarge)
       return
     }
     if (method === undefined) return this.#answer(message, line)
@@ -133,10 +164,16 @@ export class AcpShim {
   #request(message: EditorMessage): void {
     const text = JSON.stringify(message)
     if (message.method === 'initialize') this.#initialize = message
-    this.#open.set(JSON.stringify(message.id), { message, text, isCancelled: false })
+    const request = { message, text, isCancelled: false }
+    this.#open.set(JSON.stringify(message.id), request)
     // The first connection begins with the editor's own.
-    if (this.#isReady) this.#socket?.send(text)
+    if (this.#isReady) this.#sendRequest(request)
     else if (message.method === 'initialize') this.#wake()
+  }
+
+  #sendRequest(request: UnansweredRequest): void {
+    this.#socket?.send(request.text)
+    if (request.isCancelled) this.#socket?.send(cancelText(request.message))
   }
 
   /** With the names by which the server knows it again. */
@@ -182,6 +219,9 @@ export class AcpShim {
     for (let pause = PAUSE_MS; !this.#isOver;) {
       const wasReady = await this.#connect()
       if (this.#isOver) return
+      if (this.#isInputOver) {
+        throw new HoldfastError('owner_unreachable', 'the connection to the server is lost')
+      }
       if (wasReady) {
         this.#options.note('the connection to the server is lost; trying again')
         pause = PAUSE_MS
@@ -199,7 +239,7 @@ export class AcpShim {
     return this.#isOver ? Promise.resolve() : this.#woken()
   }
 
-  /** One connection, to its end. True if it could be used; throws `Refused` if none ever can. */
+  /** One connection, to its end. True if it could be used; throws if none ever can. */
   async #connect(): Promise<boolean> {
     const { url, token } = this.#options
     const headers = token === null ? {} : { authorization: `Bearer ${token}` }
@@ -224,19 +264,23 @@ export class AcpShim {
   /** Resolves when it is closed; rejects if the server does not want this client. */
   #ended(socket: WebSocket): Promise<void> {
     return new Promise((resolve, reject) => {
-      const silent = setTimeout(() => socket.terminate(), SILENCE_MS)
+      // One that is paused is not heard.
+      const silent = setTimeout(() => (this.#isFull ? heard() : socket.terminate()), SILENCE_MS)
       const heard = (): void => void silent.refresh()
       socket.on('message', heard)
       socket.on('ping', heard)
-      socket.on('unexpected-response', (_, { statusCode = 0 }) => {
-        if (statusCode < 500 && statusCode !== 429) reject(refusal(statusCode))
-        socket.terminate()
+      socket.on('unexpected-response', (_, response) => {
+        const { statusCode = 0 } = response
+        const isFinal = statusCode < 500 && statusCode !== 429
+        const refused = isFinal ? refusalIn(response).then(reject) : Promise.resolve()
+        void refused.finally(() => socket.terminate())
       })
       // The close event follows.
       socket.on('error', () => undefined)
       socket.once('close', (code) => {
         clearTimeout(silent)
-        if (code === SUPERSEDED) reject(new Refused('the session is continued in another place'))
+        if (code === SUPERSEDED)
+          reject(new HoldfastError('superseded', 'continued in another place'))
         else resolve()
       })
     })
@@ -251,10 +295,7 @@ export class AcpShim {
     for (const [sessionId, known] of this.#sessions) await this.#resume(socket, sessionId, known)
     if (this.#socket !== socket || socket.readyState !== WebSocket.OPEN) return
     this.#isReady = true
-    for (const { message, text, isCancelled } of this.#open.values()) {
-      socket.send(text)
-      if (isCancelled) socket.send(cancelText(message))
-    }
+    for (const request of this.#open.values()) this.#sendRequest(request)
     for (const text of this.#notices.splice(0)) socket.send(text)
   }
 
@@ -295,6 +336,7 @@ export class AcpShim {
       if (!this.#asked.delete(asked)) return
     } else if (id !== undefined && this.#isKnown(String(id), socket)) return
     this.#write(text)
+    if (method !== 'session/update') this.#endIfDone()
   }
 
   #position(params: Fields | undefined): void {
@@ -332,6 +374,7 @@ export class AcpShim {
     this.#open.delete(id)
     this.#learn(request.message, message)
     this.#write(text)
+    this.#endIfDone()
   }
 
   /** What a session is resumed with, by the answer that opened it. */
@@ -354,73 +397,48 @@ export class AcpShim {
   #write(text: string): void {
     const { output } = this.#options
     if (output.write(`${text}\n`)) return
-    const socket = this.#socket
-    socket?.pause()
-    output.once('drain', () => socket?.resume())
+    this.#socket?.pause()
+    if (this.#isFull) return
+    this.#isFull = true
+    output.once('drain', () => {
+      this.#isFull = false
+      this.#socket?.resume()
+    })
   }
 
-  #tellError(id: string | number | null, code: number, message: string, data?: Fields): void {
-    const error = { code, message, ...(data === undefined ? {} : { data }) }
-    this.#write(JSON.stringify({ jsonrpc: '2.0', id, error }))
+  #tellError(id: RpcId, error: RpcErrorBody): void {
+    this.#write(rpcErrorText(id, error))
   }
 
-  async #failAll(reason: string): Promise<void> {
+  #failAll(error: HoldfastError): void {
+    this.#options.note(error.message)
     for (const { message } of this.#open.values()) {
-      this.#tellError(message.id ?? null, -32_000, reason, { code: 'unauthorized', retry: false })
+      this.#tellError(message.id ?? null, errorBody(error))
     }
-    // Its callback is called when all before it has left.
-    await new Promise((resolve) => this.#options.output.write('', resolve))
   }
 
   /** In good order, so that the server does not wait for it to come back. */
   async #leave(): Promise<void> {
     const socket = this.#socket
     if (socket === null || socket.readyState === WebSocket.CLOSED) return
-    const closed = once(socket, 'close')
-    if (socket.readyState === WebSocket.OPEN) socket.close(1000)
-    else socket.terminate()
+    const closed = new Promise((resolve) => socket.once('close', resolve))
+    if (socket.readyState === WebSocket.OPEN) {
+      // It may be paused, and would not hear of the other end.
+      socket.resume()
+      socket.close(1000)
+    } else socket.terminate()
     await closed
   }
 }
 
 const LOST: EditorMessage = {}
 const SUPERSEDED = 4408
-
-function isPrompt({ method, params }: EditorMessage, session: unknown): boolean {
-  return method === 'session/prompt' && params?.['sessionId'] === session
-}
-
-function cancelText({ id: requestId }: EditorMessage): string {
-  return JSON.stringify({ jsonrpc: '2.0', method: '$/cancel_request', params: { requestId } })
-}
-
-/** Null if it is none. */
-function messageIn(line: string): EditorMessage | null {
-  try {
-    const message = JSON.parse(line) as EditorMessage | null
-    return typeof message !== 'object' || Array.isArray(message) ? null : message
-  } catch {
-    return null
-  }
-}
-
-function metaOf(fields: Fields | undefined): Fields {
-  const { _meta: meta } = (fields ?? {}) as {
-    readonly _meta?: { readonly holdfast?: Fields } | null
-  }
-  return meta?.holdfast ?? {}
-}
-
-/** The message with more of our own under `_meta.holdfast`. */
-function withMeta(message: EditorMessage, more: Fields): EditorMessage {
-  const { params = {} } = message
-  const meta = (params['_meta'] ?? {}) as Fields
-  const holdfast = { ...metaOf(params), ...more }
-  return { ...message, params: { ...params, _meta: { ...meta, holdfast } } }
-}
-
-function refusal(status: number): Refused {
-  const hint =
-    status === 401 ? 'pass a good token with --token-file or HOLDFAST_TOKEN' : `status ${status}`
-  return new Refused(`the server refuses the connection: ${hint}`)
-}
+/** What an editor has sent that is not passed on. */
+const PROTOCOL_ERRORS = {
+  noMessage: { code: PARSE_ERROR, message: 'this is no JSON-RPC message' },
+  tooLong: { code: INVALID_REQUEST, message: 'the message is too large' },
+  tooLarge: {
+    code: INVALID_PARAMS,
+    message: `a message may have at most ${MESSAGE_BYTES_MAX} bytes`,
+  },
+} as const

@@ -76,6 +76,97 @@ describe('an editor on stdio', () => {
     await until(() => client.said() === 'onetwo')
   })
 
+  it('is answered what it has asked when it has closed its end at once', async () => {
+    const server = await serve({ agents: builtinAgents })
+    const { child, exited } = new ShimProcess(server.url, ['--key', 'k'])
+    const said: Buffer[] = []
+    child.stdout?.on('data', (data: Buffer) => said.push(data))
+    const lines = [
+      { id: 1, method: 'initialize', params: { protocolVersion: 1 } },
+      { id: 2, method: 'session/new', params: { cwd: '/', mcpServers: [] } },
+      { id: 3, method: 'session/list', params: {} },
+    ]
+    child.stdin?.end(
+      lines.map((one) => JSON.stringify({ jsonrpc: '2.0', ...one })).join('\n') + '\n',
+    )
+    expect(await exited).toBe(0)
+    const answers = Buffer.concat(said).toString().trim().split('\n')
+    const read = answers.map((line) => JSON.parse(line) as { id?: number; result?: object })
+    const ids = read.filter(({ result }) => result !== undefined).map(({ id }) => id)
+    expect(new Set(ids)).toEqual(new Set([1, 2, 3]))
+    await server.close()
+  })
+
+  it('hears the end of its prompt when it has closed its end, unless it is asked', async () => {
+    const server = await serve({ agents: builtinAgents })
+    const [slow, asking] = [shim(server.url), shim(server.url)]
+    await slow.client.initialize()
+    const id = await slow.client.open({ agent: 'slow' })
+    const prompt = slow.client.prompt(id, 'one two three')
+    await until(() => slow.client.said() === 'one ')
+    slow.child.stdin?.end()
+    expect(await prompt).toMatchObject({ stopReason: 'end_turn' })
+    expect(await slow.exited).toBe(0)
+    await asking.client.initialize()
+    const other = await asking.client.open({ agent: 'ask' })
+    const asked = asking.client.prompt(other, 'x').catch((error: unknown) => error)
+    await asking.client.nextAsk()
+    asking.child.stdin?.end()
+    expect(await asked).toMatchObject({ data: { code: 'cancelled' } })
+    expect(await asking.exited).toBe(1)
+    await server.close()
+  })
+
+  it('is told so when there is no server, and it has closed its end', async () => {
+    const { child, exited } = shim(`http://127.0.0.1:${await freePort()}`)
+    const said: Buffer[] = []
+    child.stdout?.on('data', (data: Buffer) => said.push(data))
+    child.stdin?.end(
+      '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n',
+    )
+    expect(await exited).toBe(1)
+    expect(JSON.parse(Buffer.concat(said).toString())).toMatchObject({
+      error: { data: { code: 'owner_unreachable', retry: true } },
+    })
+  })
+
+  it('is told why the server refuses it, by the server’s own code', async () => {
+    const server = await serve({ agents: builtinAgents })
+    const [input, output] = [new PassThrough(), new PassThrough()]
+    const url = `${server.url.replace('http', 'ws')}/acp?kye=x`
+    const notes: string[] = []
+    const note = (words: string): void => void notes.push(words)
+    const ended = new AcpShim({ url, token: null, hasKey: false, note, input, output }).run()
+    input.write('{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n')
+    expect(await ended).toBe(1)
+    expect(JSON.parse(String(output.read()))).toMatchObject({
+      error: { code: -32_602, data: { code: 'invalid_field', retry: false } },
+    })
+    expect(notes.join('')).toContain('kye')
+    await server.close()
+  })
+
+  it('that does not read is waited for once, however much there is to tell', async () => {
+    const server = await serve({ agents: builtinAgents })
+    const [input, output] = [new PassThrough(), new PassThrough({ highWaterMark: 1 })]
+    const url = `${server.url.replace('http', 'ws')}/acp`
+    const note = (): void => undefined
+    const ended = new AcpShim({ url, token: null, hasKey: false, note, input, output }).run()
+    const call = (id: number, method: string, params: object): boolean =>
+      input.write(`${JSON.stringify({ jsonrpc: '2.0', id, method, params })}\n`)
+    for (let id = 1; id <= 50; id += 1) call(id, 'session/list', {})
+    // They go together, once it is known who asks.
+    call(0, 'initialize', { protocolVersion: 1 })
+    await until(() => output.writableLength > 200)
+    expect(output.listenerCount('drain')).toBe(1)
+    const ids = new Set<unknown>()
+    output.on('data', (line: Buffer) => ids.add((JSON.parse(String(line)) as { id: unknown }).id))
+    await until(() => ids.size === 51)
+    input.end()
+    expect(await ended).toBe(0)
+    await server.close()
+  })
+
   it('ends with a reason where its token is not good', async () => {
     const server = await serve({ tokens: { scopesOf: () => null, close: () => undefined } })
     const refused = new ShimProcess(server.url, [], { HOLDFAST_TOKEN: 'hf_wrong' })
