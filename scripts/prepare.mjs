@@ -7,22 +7,18 @@ import { existsSync, readFileSync, readdirSync, rmSync, statSync } from 'node:fs
 import { constants } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { copyStatic } from './static.mjs'
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
-/**
- * What tsc makes: the package itself, and the package with its tests and measurements. Only the inspector is
- * compiled with the types of the DOM.
- */
+/** What tsc makes: the package itself, and the package with its tests and measurements. */
 export const PACKAGE = {
-  configs: ['tsconfig.build.json', 'src/inspector/tsconfig.json'],
+  config: 'tsconfig.build.json',
   output: 'dist',
-  sources: ['src'],
-  hasStatic: true,
+  sources: ['src', 'scripts/static.mjs'],
+  hasInspector: true,
 }
 export const PROGRAMS = {
-  configs: ['tsconfig.json'],
+  config: 'tsconfig.json',
   output: '.build',
   sources: ['src', 'test', 'bench', 'examples'],
 }
@@ -101,12 +97,14 @@ function isFresh({ output, sources }) {
 }
 
 /** Compiles whole or not at all, and removes what an earlier build left behind. */
-export async function compile({ configs, output, hasStatic = false }) {
+export async function compile({ config, output, hasInspector = false }) {
   const startedAt = Date.now()
-  for (const config of configs) {
-    if (!(await runTool('tsc', ['-p', config, '--noEmitOnError'], { quiet: true }))) return false
+  if (!(await runTool('tsc', ['-p', config, '--noEmitOnError'], { quiet: true }))) return false
+  if (hasInspector) {
+    // Loaded here: it needs a package, which may have been installed just now.
+    const { buildInspector } = await import('./static.mjs')
+    await buildInspector()
   }
-  if (hasStatic) copyStatic()
   for (const { path, isFile } of entries(join(ROOT, output))) {
     if (isFile && modifiedAt(path) < startedAt) rmSync(path)
   }

@@ -1,17 +1,48 @@
-/** The part of the build that is not TypeScript: the inspector's page and style, as they stand. */
+/**
+ * The part of the build that tsc does not make: the inspector, as one script and one style sheet, and
+ * its page as it stands.
+ */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { build } from 'vite'
 
-const FILES = ['inspector/index.html', 'inspector/inspector.css']
+const path = (file) => fileURLToPath(new URL(`../${file}`, import.meta.url))
 
-/** Written anew, not copied: a build is told to be fresh by the time of its files. */
-export function copyStatic() {
-  for (const file of FILES) {
-    const target = fileURLToPath(new URL(`../dist/${file}`, import.meta.url))
-    mkdirSync(dirname(target), { recursive: true })
-    writeFileSync(target, readFileSync(new URL(`../src/${file}`, import.meta.url)))
-  }
+/** Packages that decode character references by `innerHTML` in a browser have another file for that. */
+const WITHOUT_MARKUP = {
+  'decode-named-character-reference': path(
+    'node_modules/decode-named-character-reference/index.js',
+  ),
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) copyStatic()
+export async function buildInspector() {
+  await build({
+    configFile: false,
+    root: path('src/inspector'),
+    logLevel: 'warn',
+    publicDir: false,
+    resolve: { alias: WITHOUT_MARKUP },
+    oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+    build: {
+      outDir: path('dist/inspector'),
+      emptyOutDir: true,
+      target: 'es2023',
+      modulePreload: false,
+      cssCodeSplit: false,
+      license: { fileName: 'licenses.txt' },
+      rolldownOptions: {
+        input: path('src/inspector/main.tsx'),
+        output: {
+          codeSplitting: false,
+          entryFileNames: 'main.js',
+          assetFileNames: 'inspector[extname]',
+        },
+      },
+    },
+  })
+  mkdirSync(path('dist/inspector'), { recursive: true })
+  // Written anew, not copied: a build is told to be fresh by the time of its files.
+  writeFileSync(path('dist/inspector/index.html'), readFileSync(path('src/inspector/index.html')))
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await buildInspector()

@@ -77,10 +77,21 @@ describe('the layers', () => {
 })
 
 describe('what a browser loads', () => {
-  const entries = ['src/client/index.ts', 'src/inspector/main.ts']
+  const entries = ['src/client/index.ts']
 
   it('needs no package, also not through what it imports', () => {
     expect(packagesLoaded(entries, sources())).toEqual([])
+  })
+
+  it('has the packages of the inspector in it, which nobody has to install', () => {
+    const { dependencies, devDependencies } = JSON.parse(read('package.json')) as Manifest
+    const loaded = packagesLoaded(['src/inspector/main.tsx'], sources())
+    const names = loaded.map((line) =>
+      line.replace(/^.*: /, '').replace(/^(@[^/]+\/[^/]+|[^/]+).*/, '$1'),
+    )
+    expect(names).toContain('preact')
+    expect(names.filter((name) => !Object.hasOwn(devDependencies, name))).toEqual([])
+    expect(names.filter((name) => Object.hasOwn(dependencies, name))).toEqual([])
   })
 
   it('may import types from everywhere, and nothing else from a package', () => {
@@ -384,6 +395,10 @@ describe('the tests', () => {
     expect(unrunTests([file])).toHaveLength(1)
   })
 })
+
+type Manifest = Readonly<
+  Record<'dependencies' | 'devDependencies', Readonly<Record<string, string>>>
+>
 
 /** Which layer may import which, besides itself. Only the core may import no package either. */
 const LAYERS: Readonly<Record<string, readonly string[]>> = {
@@ -732,7 +747,7 @@ function chain(node: unknown): string[] {
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
 function sources(): File[] {
-  return files('src', '.ts')
+  return [...files('src', '.ts'), ...files('src', '.tsx')]
 }
 
 function documents(): File[] {

@@ -1,9 +1,8 @@
 /**
- * The inspector, at `/`: a page and the modules it is made of, from the build. Only what the page
- * itself asks for is there to be had: its style, its first module, and what those import.
+ * The inspector, at `/`: a page, its script and its style, from the build. Nothing else of the
+ * build is there to be had.
  */
 import { readFileSync } from 'node:fs'
-import { posix } from 'node:path'
 import { HoldfastError, invalid } from '../core/index.ts'
 
 /** Everything comes from this server, no script is in the page itself, and no site may frame it. */
@@ -19,48 +18,34 @@ export const PAGE_POLICY = [
   "require-trusted-types-for 'script'",
 ].join('; ')
 
-const BUILD = new URL('../', import.meta.url)
-const STYLE = 'inspector/inspector.css'
-const FIRST_MODULE = 'inspector/main.js'
+const BUILD = new URL('../inspector/', import.meta.url)
 
-let page = ''
-let assets: ReturnType<typeof collectAssets> | null = null
+/** What the page loads, by its path below `assets`. */
+const ASSETS: Readonly<Record<string, { readonly file: string; readonly type: string }>> = {
+  'inspector/main.js': { file: 'main.js', type: 'text/javascript; charset=utf-8' },
+  'inspector/inspector.css': { file: 'inspector.css', type: 'text/css; charset=utf-8' },
+}
+
+const read = new Map<string, string>()
 
 /** The page; the same for every client, with no secret in it. */
-export function inspectorPage(): string {
-  page ||= readBuilt('inspector/index.html')
-  return page
-}
+export const inspectorPage = (): string => readBuilt('index.html')
 
-/** One of the page's files, by its path in the build. */
+/** One of the page's files, by its path below `assets`. */
 export function inspectorAsset(path: string) {
-  assets ??= collectAssets()
-  const text = assets.get(path)
-  if (text === undefined) throw invalid('file', 'is no part of the inspector')
-  return { type: `text/${path === STYLE ? 'css' : 'javascript'}; charset=utf-8`, text }
+  const asset = Object.hasOwn(ASSETS, path) ? ASSETS[path] : undefined
+  if (asset === undefined) throw invalid('file', 'is no part of the inspector')
+  return { type: asset.type, text: readBuilt(asset.file) }
 }
 
-function collectAssets() {
-  const found = new Map([[STYLE, readBuilt(STYLE)]])
-  const wanted = [FIRST_MODULE]
-  for (let path = wanted.pop(); path !== undefined; path = wanted.pop()) {
-    if (found.has(path)) continue
-    const text = readBuilt(path)
-    found.set(path, text)
-    wanted.push(...importsOf(path, text))
-  }
-  return found
-}
-
-/** Static imports, as the compiler writes them: each on a line of its own, or at the end of one. */
-function importsOf(path: string, text: string): readonly string[] {
-  const specifiers = text.matchAll(/^(?:import|export|\})[^'"\n]*['"](\.{1,2}\/[^'"]+)['"];?$/gm)
-  return Array.from(specifiers, ([, to = '']) => posix.join(posix.dirname(path), to))
-}
-
-function readBuilt(path: string): string {
+/** Each file is read once. */
+function readBuilt(file: string): string {
+  const known = read.get(file)
+  if (known !== undefined) return known
   try {
-    return readFileSync(new URL(path, BUILD), 'utf8')
+    const text = readFileSync(new URL(file, BUILD), 'utf8')
+    read.set(file, text)
+    return text
   } catch {
     throw new HoldfastError('route_unknown', 'the inspector is not part of this build')
   }

@@ -2,6 +2,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { builtinAgents, type Agent } from 'holdfast'
@@ -122,6 +123,15 @@ describe('the page', () => {
     expect(body).not.toMatch(/<style|style=|<script>|\son\w+=|https?:\/\/(?!www\.w3\.org)/)
   })
 
+  it('is small: all that it loads is under 150 kB compressed', async () => {
+    const paths = ['/', '/assets/inspector/main.js', '/assets/inspector/inspector.css']
+    const files = await Promise.all(paths.map((path) => fetch(server.url + path)))
+    const texts = await Promise.all(files.map((file) => file.text()))
+    const bytes = texts.map((text) => gzipSync(text).length)
+    expect(bytes.reduce((sum, size) => sum + size)).toBeLessThan(150_000)
+    expect(Math.min(...bytes)).toBeGreaterThan(0)
+  })
+
   it('has only its own files to give', async () => {
     const paths = ['server/server.js', 'core/authority.js', 'inspector/main.ts', 'x/..%2Fmain.js']
     for (const path of paths) {
@@ -144,7 +154,7 @@ describe('the page', () => {
 describe('the list', () => {
   it('shows sessions as they come and close, by state and by a part of the key', async () => {
     const [kept, closed] = [newKey(), newKey()]
-    const page = await visit('/')
+    const page = await visit('/#/sessions')
     await create({ key: kept })
     const id = await create({ key: closed })
     const list = page.locator('.list')
@@ -154,7 +164,7 @@ describe('the list', () => {
     await list.getByText(closed, { exact: true }).waitFor({ state: 'detached' })
     await page.getByLabel('in this state').selectOption('closed')
     await list.getByText(closed, { exact: true }).waitFor()
-    await page.getByLabel('in this state').selectOption('')
+    await page.getByLabel('in this state').selectOption('all')
     await page.getByRole('searchbox').fill(kept.slice(1))
     await list.getByText(closed, { exact: true }).waitFor({ state: 'detached' })
     await list.getByText(kept, { exact: true }).click()
@@ -163,7 +173,7 @@ describe('the list', () => {
 
   it('leads to a form that creates a session as it is told', async () => {
     const key = newKey()
-    const page = await visit('/')
+    const page = await visit('/#/sessions')
     await page.getByRole('link', { name: 'New session' }).click()
     await page.getByRole('textbox', { name: 'Key' }).fill(key)
     await page.getByLabel('Agent').fill('slow')
@@ -218,12 +228,10 @@ describe('one session', () => {
     const question = page.locator('.bubble.user')
     await question.locator('img').waitFor()
     expect(await question.locator('img').evaluate((image: any) => image.naturalWidth)).toBe(1)
-    expect(await question.locator('button').allTextContents()).toEqual([
-      'bad.svg (1 kB)',
-      'notes.txt (1 kB)',
-    ])
+    const files = question.locator('button.file')
+    expect(await files.allTextContents()).toEqual(['bad.svg (1 kB)', 'notes.txt (1 kB)'])
     const saved = page.waitForEvent('download')
-    await question.locator('button').last().click()
+    await files.last().click()
     expect((await saved).suggestedFilename()).toBe('notes.txt')
   })
 
@@ -235,6 +243,7 @@ describe('one session', () => {
     await tab.page.getByLabel('If a turn runs').selectOption('reject')
     await tab.write('me too')
     await tab.page.getByRole('alert').filter({ hasText: 'Not sent' }).waitFor()
+    expect(await tab.page.getByLabel('What to say').inputValue()).toBe('me too')
     halted.open()
     await tab.done(1)
     expect(await tab.bubbles()).toHaveLength(2)
@@ -249,6 +258,7 @@ describe('one session', () => {
     const tab = await open(session)
     await tab.page.locator('.bubble[data-live]').waitFor()
     const waits = post('never')
+    await tab.page.getByRole('tab', { name: 'Queue' }).click()
     const rows = tab.page.locator('.queue li')
     await rows.filter({ hasText: /^1waiting.* by local/ }).waitFor()
     await post('later', { prefer: 'respond-async' })
@@ -257,10 +267,13 @@ describe('one session', () => {
     const { status, body } = await waits
     expect([status, body.code]).toEqual([409, 'cancelled'])
     await rows.filter({ hasText: /^1queued/ }).waitFor()
+    expect(await rows.first().textContent()).toMatch(/Why is it waiting\? A session runs one turn/)
     expect(await tab.places()).toEqual([])
     halted.open()
     await runs
-    await tab.page.locator('.queue').waitFor({ state: 'hidden' })
+    await tab.page.getByRole('tab', { name: 'Queue' }).click()
+    await tab.page.getByText('Nothing waits.').waitFor()
+    await tab.page.getByRole('tab', { name: 'Conversation' }).click()
     await tab.done(2)
     const { events } = (await server.get(`/v1/sessions/${session}/events`)).body
     expect(JSON.stringify(events)).not.toContain('never')
@@ -312,6 +325,7 @@ describe('one session', () => {
   it('is closed by a second click, for everybody', async () => {
     const session = await create()
     const [one, two] = [await open(session), await open(session)]
+    await one.page.getByLabel('More actions').click()
     await one.press('Close session')
     await one.press('Close it for everybody?')
     for (const tab of [one, two]) {
@@ -352,7 +366,7 @@ describe('one session', () => {
     expect((await tab.bubbles()).at(-1)).toBe('I may not: not today')
   })
 
-  it('takes several options, or an answer in words, and shows tool calls as lines', async () => {
+  it('takes several options, or an answer in words, and shows tool calls as cards', async () => {
     const tab = await open(await create({ agent: 'picky' }))
     await tab.write('go')
     const ask = tab.page.locator('.ask')
@@ -364,7 +378,11 @@ describe('one session', () => {
     await tab.done(1)
     expect((await tab.bubbles()).at(-1)).toBe('["red","blue"] {"text":"none"}')
     const tools = tab.page.locator('.note.tool')
-    expect(await tools.allInnerTexts()).toEqual(['execute: Bash npm test (done)'])
+    expect(await tools.count()).toBe(1)
+    expect(await tools.getAttribute('data-status')).toBe('done')
+    await tools.locator('summary').click()
+    expect(await tools.locator('.tool-title').textContent()).toBe('Bash npm test')
+    expect(await tools.locator('pre').textContent()).toBe('npm test')
   })
 
   it('lets a person change the arguments of what is asked, if they are an object', async () => {
@@ -524,6 +542,7 @@ describe('who is let in', () => {
     await page.getByText('does not accept this token').waitFor()
     await page.getByRole('textbox', { name: 'Token' }).fill(token)
     await page.getByRole('button', { name: 'Go on' }).click()
+    await page.getByRole('link', { name: 'Sessions' }).click()
     await page.locator('.list').getByText('guarded').click()
     const tab = new SessionTab(page)
     await tab.say('hello')

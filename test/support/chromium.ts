@@ -112,11 +112,16 @@ export class SessionTab {
     await this.page.locator('.badge').getByText('Live', { exact: true }).waitFor()
   }
 
-  /** What the log tab shows of the attachments: `opened`, `resumed`, … */
+  /** What the log shows of the attachments: `opened`, `resumed`, … */
   async places(): Promise<string[]> {
-    const types = await this.page
-      .locator('.log [data-type^="attachment."]')
-      .evaluateAll((entries) => entries.map((entry) => entry.getAttribute('data-type') ?? ''))
-    return types.map((type) => type.slice('attachment.'.length))
+    await this.page.getByRole('tab', { name: 'Log' }).click()
+    const entries = this.page.locator('.log [data-type]')
+    await entries.first().waitFor()
+    const types = await entries.evaluateAll((all) =>
+      all.map((entry) => entry.getAttribute('data-type') ?? ''),
+    )
+    await this.page.getByRole('tab', { name: 'Conversation' }).click()
+    const prefix = 'attachment.'
+    return types.filter((type) => type.startsWith(prefix)).map((type) => type.slice(prefix.length))
   }
 }

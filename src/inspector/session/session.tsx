@@ -1,0 +1,134 @@
+/** The page of one session: what it is, its tabs, and its controls. */
+import type { ComponentType } from 'preact'
+import { useEffect } from 'preact/hooks'
+import { now } from '../shared/moment.ts'
+import { address, go, sessionHref } from '../shared/router.ts'
+import { shownName } from '../shared/shown-text.ts'
+import { Attachments } from './attachments/attachments.tsx'
+import { Banner } from './banner.tsx'
+import { Conversation } from './conversation/conversation.tsx'
+import { SessionHeader } from './header.tsx'
+import { Log } from './log/log.tsx'
+import { Queue } from './queue/queue.tsx'
+import type { SessionModel } from './session-model.ts'
+
+type SessionTab = {
+  readonly name: string
+  readonly label: string
+  readonly view: ComponentType<{ readonly model: SessionModel }>
+  /** The number behind the label; 0 is not shown. */
+  readonly count?: (model: SessionModel) => number
+  /** Guests with a link cannot use it. */
+  readonly isForMembers?: true
+}
+
+/** A new tab is a component in a folder of its own, and a line here. */
+const TABS: readonly SessionTab[] = [
+  {
+    name: 'conversation',
+    label: 'Conversation',
+    view: Conversation,
+    count: (model) => model.asks.value.length,
+  },
+  {
+    name: 'queue',
+    label: 'Queue',
+    view: Queue,
+    count: (model) => model.queue.value.length,
+    isForMembers: true,
+  },
+  { name: 'log', label: 'Log', view: Log },
+  {
+    name: 'attachments',
+    label: 'Attachments',
+    view: Attachments,
+    count: (model) => model.info.value?.attachments.length ?? 0,
+  },
+]
+
+export function SessionView({ model }: { readonly model: SessionModel }) {
+  const [, , wanted = 'conversation'] = address.value.path
+  const tabs = TABS.filter(
+    ({ isForMembers }) => isForMembers !== true || model.access.link === null,
+  )
+  const tab = tabs.find(({ name }) => name === wanted) ?? tabs[0]
+  const title = model.info.value?.key ?? model.id
+  useEffect(() => {
+    document.title = `${shownName(title)} – Holdfast`
+  }, [title])
+  useQueueRefresh(model)
+  if (tab === undefined) return null
+  const View = tab.view
+  return (
+    <section
+      class="session"
+      data-id={model.id}
+      data-state={model.state.value.name}
+      data-tab={tab.name}
+    >
+      <SessionHeader model={model} />
+      <TabList tabs={tabs} current={tab} model={model} />
+      <Banner model={model} />
+      <div
+        class="panel"
+        role="tabpanel"
+        id={`panel-${tab.name}`}
+        aria-labelledby={`tab-${tab.name}`}
+        data-tab={tab.name}
+      >
+        <View key={`${model.id} ${tab.name}`} model={model} />
+      </div>
+    </section>
+  )
+}
+
+/** Waiting requests are not in the log, so the queue is read again while a turn runs. */
+function useQueueRefresh(model: SessionModel): void {
+  const at = now.value
+  const isBusy = model.running.value !== null || model.queue.value.length > 0
+  useEffect(() => {
+    if (isBusy && model.state.peek().name === 'live') void model.refresh()
+  }, [at, isBusy, model])
+}
+
+type TabListProps = {
+  readonly tabs: readonly SessionTab[]
+  readonly current: SessionTab
+  readonly model: SessionModel
+}
+
+function TabList({ tabs, current, model }: TabListProps) {
+  const choose = (tab: SessionTab): void => go(sessionHref(model.id, tab.name))
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
+    if (step === undefined) return
+    const next = tabs.at((tabs.indexOf(current) + step) % tabs.length)
+    if (next === undefined) return
+    choose(next)
+    document.getElementById(`tab-${next.name}`)?.focus()
+  }
+  return (
+    <div class="tabs" role="tablist" aria-label="Parts of the session" onKeyDown={onKeyDown}>
+      {tabs.map((tab) => {
+        const { name, label, count } = tab
+        const number = count?.(model) ?? 0
+        return (
+          <button
+            key={name}
+            type="button"
+            role="tab"
+            id={`tab-${name}`}
+            data-tab={name}
+            aria-selected={tab === current}
+            aria-controls={tab === current ? `panel-${name}` : undefined}
+            tabIndex={tab === current ? 0 : -1}
+            onClick={() => choose(tab)}
+          >
+            {label}
+            {number === 0 ? null : <span class="count">{number}</span>}
+          </button>
+        )
+      })}
+    </div>
+  )
+}

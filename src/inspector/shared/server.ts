@@ -1,0 +1,124 @@
+/** The server as this tab uses it: the requests to its HTTP API, and the token that they carry. */
+import { signal } from '@preact/signals'
+import { HttpApi } from '../../client/http-api.ts'
+import type { readSessionBody } from '../../wire/bodies.ts'
+import {
+  sessionPath,
+  type EventPageView,
+  type OpenAskView,
+  type SessionListView,
+  type SessionView,
+} from '../../wire/views.ts'
+import { recall, remember } from './memory.ts'
+
+export { ApiError } from '../../client/http-api.ts'
+
+export type NewSession = ReturnType<typeof readSessionBody>
+
+export type LinkRow = {
+  readonly id: string
+  readonly scopes: readonly string[]
+  readonly expiresAt: number | null
+  readonly uses: number | null
+}
+
+export type AgentRow = {
+  readonly name: string
+  readonly isDefault: boolean
+  readonly capabilities: Readonly<Record<string, unknown>>
+}
+
+type TokenPrompt = { readonly wasWrong: boolean; readonly enter: (token: string) => void }
+
+/** Set while a person has to enter a token. */
+export const tokenPrompt = signal<TokenPrompt | null>(null)
+
+export class InspectorApi extends HttpApi {
+  #token = recall('token')
+  #entered: Promise<void> | null = null
+
+  constructor() {
+    // The page may be below a path of another program's server.
+    super(new URL('.', location.href).href.replace(/\/$/, ''))
+  }
+
+  /** Entered once if the server requires one, and kept as long as the tab. */
+  override get token(): string | null {
+    return this.#token
+  }
+
+  /** Resolves when there is another token than the refused one. */
+  override async renewToken(refused: string | null): Promise<boolean> {
+    if (this.#token !== refused) return true
+    this.#entered ??= new Promise((resolve) => {
+      const enter = (token: string): void => {
+        tokenPrompt.value = null
+        this.#token = token
+        this.#entered = null
+        remember('token', token)
+        resolve()
+      }
+      tokenPrompt.value = { wasWrong: refused !== null, enter }
+    })
+    await this.#entered
+    return true
+  }
+
+  sessions(query: Readonly<Record<string, string>>): Promise<SessionListView> {
+    return this.json(`/v1/sessions?${new URLSearchParams(query).toString()}`)
+  }
+
+  session(id: string): Promise<SessionView> {
+    return this.json(sessionPath(id))
+  }
+
+  create(options: NewSession): Promise<SessionView> {
+    return this.json('/v1/sessions', 'POST', options)
+  }
+
+  async agents(): Promise<readonly AgentRow[]> {
+    return (await this.json<{ agents: readonly AgentRow[] }>('/v1/agents')).agents
+  }
+
+  async openAsks(id: string): Promise<readonly OpenAskView[]> {
+    return (await this.json<{ asks: readonly OpenAskView[] }>(`${sessionPath(id)}/asks`)).asks
+  }
+
+  async answer(session: string, ask: string, answer: unknown): Promise<void> {
+    const path = `${sessionPath(session)}/asks/${encodeURIComponent(ask)}`
+    await this.json(path, 'POST', { answer })
+  }
+
+  /** The page of the log that ends right before the event `before`. */
+  eventsBefore(id: string, before: number, limit: number): Promise<EventPageView> {
+    return this.json(`${sessionPath(id)}/events?before=${before}&limit=${limit}`)
+  }
+
+  /** The answer has the only copy of its address. */
+  link(id: string, scopes: readonly string[], expiresInMs: number): Promise<{ url: string }> {
+    return this.json(`${sessionPath(id)}/links`, 'POST', { scopes, expiresInMs })
+  }
+
+  async links(id: string): Promise<readonly LinkRow[]> {
+    return (await this.json<{ links: readonly LinkRow[] }>(`${sessionPath(id)}/links`)).links
+  }
+
+  async revokeLink(id: string, link: string): Promise<void> {
+    await this.json(`${sessionPath(id)}/links/${encodeURIComponent(link)}`, 'DELETE')
+  }
+
+  fork(id: string, turn: string | undefined): Promise<SessionView> {
+    return this.json(`${sessionPath(id)}/fork`, 'POST', { turn })
+  }
+
+  async cancel(id: string, turn: string): Promise<void> {
+    await this.json(`${sessionPath(id)}/turns/${encodeURIComponent(turn)}`, 'DELETE')
+  }
+
+  async close(id: string): Promise<void> {
+    await this.json(sessionPath(id), 'DELETE')
+  }
+}
+
+/** The one that all views use. */
+export const api = new InspectorApi()
