@@ -29,6 +29,7 @@ import { RunnerTable } from './runner-table.ts'
 import { isPending } from './session.ts'
 import { SharedCounts } from './shared-counts.ts'
 import type { Store } from './store.ts'
+import { TurnClients } from './turn-clients.ts'
 import { Usage } from './usage.ts'
 
 export type AuthorityOptions = {
@@ -69,6 +70,7 @@ export class Authority implements SessionHolder {
   /** Shared with the other nodes. */
   readonly counts: SharedCounts
   readonly usage: Usage
+  readonly turnClients = new TurnClients()
   readonly answerers: Answerers
   /** Prefixes of keys that only the door which added them may use. */
   readonly reservedKeys = new Set<string>()

@@ -3,6 +3,7 @@ import type { Clock, Digest, Entropy } from './clock.ts'
 import type { Diagnose } from './diagnostics.ts'
 import type { Counters, Figures } from './figures.ts'
 import type { Limits } from './limits.ts'
+import type { TurnClients } from './turn-clients.ts'
 import type { Usage } from './usage.ts'
 import type { Store } from './store.ts'
 
@@ -16,4 +17,5 @@ export type CoreContext = {
   readonly figures: Figures
   readonly diagnose: Diagnose
   readonly usage: Usage
+  readonly turnClients: TurnClients
 }

@@ -96,6 +96,7 @@ export {
   type TerminalCommand,
   type RunnerTurn,
 } from './runner.ts'
+export type { ClientAnswer, TurnClient, TurnClients } from './turn-clients.ts'
 export { decide, evolve } from './session.ts'
 export { AttachmentHandle, WatcherHandle, type AttachOptions } from './attachment-handle.ts'
 export { SessionHandle } from './session-handle.ts'

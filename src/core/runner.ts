@@ -2,6 +2,7 @@
 import type { SettingsChange } from './commands.ts'
 import type { Diagnose } from './diagnostics.ts'
 import type { Question } from './questions.ts'
+import type { ClientAnswer } from './turn-clients.ts'
 import type {
   Activity,
   AskOutcome,
@@ -259,6 +260,13 @@ export type RunnerContext = {
   readonly history: () => AsyncIterable<Message>
   /** Reads the end of the log: a runner that knows the position by itself need not ask. */
   readonly lastPosition: () => Promise<LastPosition>
+  /** What the client whose request the turn is can be asked: methods of its protocol. */
+  readonly clientOffers: () => ReadonlySet<string>
+  /**
+   * Asks that client, and no other; nothing of it is recorded. Rejects with `capability_missing` if
+   * it does not offer this, or is not there, and with `cancelled` if it leaves before it answers.
+   */
+  readonly askClient: (method: string, params: object) => Promise<ClientAnswer>
   /** The bytes of a part of the conversation before, by its digest. */
   readonly readBlob: (digest: string) => Promise<Uint8Array>
 }

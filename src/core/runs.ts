@@ -3,6 +3,7 @@
  * the end), the turn ends once and its lane is released (I3).
  */
 import type { Command, SettingsChange, TurnEnd } from './commands.ts'
+import { boundActivity, DROPPED_KIND } from './activities.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readLastPosition, readMessages } from './history.ts'
@@ -22,6 +23,7 @@ import type {
   TurnError,
 } from './state.ts'
 import type { Message, Runner, RunnerContext, RunnerOutput, RunnerTurn } from './runner.ts'
+import type { ClientAnswer } from './turn-clients.ts'
 import { inputText, partsOf } from './turns.ts'
 
 /** What a run needs from its session. */
@@ -364,6 +366,19 @@ export class Run {
     await this.#whileRunning(() => this.host.post({ type: 'configure', settings, by: null }))
   }
 
+  get clientOffers(): ReadonlySet<string> {
+    const { session, holder } = this.host
+    return holder.turnClients.offersOf(session.id, this.turn)
+  }
+
+  askClient(method: string, params: object): Promise<ClientAnswer> {
+    const { turn, signal } = this
+    const { session, holder } = this.host
+    return this.#whileRunning(() =>
+      holder.turnClients.request({ session: session.id, turn, signal }, method, params),
+    )
+  }
+
   async bind(backend: string): Promise<void> {
     checkBackend(backend)
     await this.#whileRunning(() => this.host.post({ type: 'bind', backend }))
@@ -441,6 +456,8 @@ function runContext(run: Run): RunnerContext {
     lastPosition: () => readLastPosition(run.host.holder, run.host.session.id, run.turn.id),
     readBlob: (digest) => readBlob(run.host.holder.store, run.host.session.id, digest),
     now: () => run.host.now(),
+    clientOffers: () => run.clientOffers,
+    askClient: (method, params) => run.askClient(method, params),
   }
   Object.defineProperty(context, RUN, { value: run })
   return Object.defineProperties(context as RunnerContext, CONTEXT_GETTERS)
@@ -475,25 +492,4 @@ function checkBackend(backend: string): void {
 export function turnError(thrown: unknown): TurnError {
   if (thrown instanceof HoldfastError) return { code: thrown.code, message: thrown.message }
   return { code: 'runner_failed', message: messageOf(thrown).slice(0, 2_000) }
-}
-
-/** Names what was left out at the end of a turn that did more than is recorded. */
-export const DROPPED_KIND = 'activities_dropped'
-
-const KIND = /^[\w.:-]{1,64}$/
-/** How much of an activity that is too large is kept, in characters. */
-const HEAD_CHARS = 2_000
-
-/**
- * What a runner tells about its work besides the answer (a tool it used, what the turn cost), as
- * the log keeps it: one that is too large leaves its size and its beginning. Nothing decides by it.
- */
-export function boundActivity({ kind, data }: Activity, { activityCharsMax }: Limits): Activity {
-  if (typeof kind !== 'string' || !KIND.test(kind)) {
-    throw new TypeError("an activity's kind must be 1 to 64 letters, digits and _ . : -")
-  }
-  const json = JSON.stringify(data) ?? 'null'
-  if (json.length <= activityCharsMax) return { kind, data: data ?? null }
-  const head = json.slice(0, Math.min(HEAD_CHARS, activityCharsMax)).toWellFormed()
-  return { kind, data: { truncated: true, chars: json.length, head } }
 }

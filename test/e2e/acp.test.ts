@@ -556,6 +556,8 @@ it('waits to open a session again by the time of its log, whatever the clock her
       ask: () => Promise.reject(new Error('it asks')),
       lastPosition: () => Promise.reject(new Error('it reads the position')),
       readBlob: () => Promise.reject(new Error('it reads a blob')),
+      clientOffers: () => new Set(),
+      askClient: () => Promise.reject(new Error('it asks the client')),
       async *history() {
         yield { seq: 2, turn: 't2', role: 'user', text: 'before', at }
       },

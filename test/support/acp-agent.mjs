@@ -20,6 +20,8 @@ import { agent, ndJsonStream, PROTOCOL_VERSION, RequestError } from '@agentclien
 
 const { KEEP = '', RESTORE = '', START = '', ASKED = '', OFFERS = '', LISTED = '' } = process.env
 const never = new Promise(() => {})
+/** What it was told that its client can do. */
+let told = {}
 /** By session: the prompts so far, and how to cancel the one that runs. */
 const sessions = new Map()
 
@@ -77,8 +79,9 @@ async function replay(client, sessionId) {
 }
 
 const app = agent({ name: 'tiny' })
-  .onRequest('initialize', () =>
-    START === 'hang'
+  .onRequest('initialize', ({ params }) => {
+    told = params.clientCapabilities
+    return START === 'hang'
       ? never
       : {
           protocolVersion: START === 'version' ? 99 : PROTOCOL_VERSION,
@@ -95,8 +98,8 @@ const app = agent({ name: 'tiny' })
           },
           ...(OFFERS === '' ? {} : { _meta: { steering: { supported: true } } }),
           authMethods: [{ id: 'login', name: 'Log in', description: 'run `tiny login`' }],
-        },
-  )
+        }
+  })
   .onRequest('session/new', ({ params, client }) => {
     if (START === 'login') throw RequestError.authRequired()
     const id = `tiny-${process.pid}-${sessions.size}`
@@ -246,6 +249,20 @@ const ACTS = {
     const options = [{ optionId: 'yes', name: 'Allow', kind: 'allow_once' }]
     const toolCall = { toolCallId: 'g' }
     await client.request('session/request_permission', { sessionId, toolCall, options })
+  },
+  async told({ client, sessionId }) {
+    const { fs, terminal } = told
+    await say(client, sessionId, JSON.stringify({ ...fs, terminal }))
+  },
+  /** Asks its client: a method, and its parameters as JSON. */
+  async client({ client, sessionId, rest }) {
+    const [, method, params] = /^(\S+) (.*)$/.exec(rest)
+    try {
+      const answer = await client.request(method, { sessionId, ...JSON.parse(params) })
+      await say(client, sessionId, JSON.stringify(answer))
+    } catch ({ code, message, data }) {
+      await say(client, sessionId, JSON.stringify({ code, message, data }))
+    }
   },
   async env({ client, sessionId, rest }) {
     await say(client, sessionId, String(process.env[rest]))

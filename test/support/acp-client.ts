@@ -25,7 +25,11 @@ export type StockOptions = {
   /** What comes after `/acp`. */
   readonly query?: string
   readonly initialize?: object
+  /** What it answers of an agent's requests, by their methods. */
+  readonly answers?: ClientAnswers
 }
+
+export type ClientAnswers = Readonly<Record<string, (params: any) => unknown>>
 
 export class StockClient {
   readonly updates: Update[] = []
@@ -34,7 +38,7 @@ export class StockClient {
   readonly kill: () => void
   readonly #connection: ClientConnection
 
-  constructor(stream: Stream, kill: () => void = () => undefined) {
+  constructor(stream: Stream, kill: () => void = () => undefined, answers: ClientAnswers = {}) {
     this.kill = kill
     const ask =
       (method: string) =>
@@ -51,18 +55,21 @@ export class StockClient {
             ),
           )
         })
-    this.#connection = client({ name: 'stock' })
+    const app = client({ name: 'stock' })
       .onRequest('session/request_permission', ask('session/request_permission'))
       .onRequest('elicitation/create', ask('elicitation/create'))
       .onNotification('session/update', ({ params }: any) => {
         const { sessionId: session, update, _meta } = params
         this.updates.push({ session, update, at: _meta?.holdfast?.at })
       })
-      .connect(stream)
+    for (const [method, answer] of Object.entries(answers)) {
+      app.onRequest(method as 'fs/read_text_file', (({ params }: any) => answer(params)) as never)
+    }
+    this.#connection = app.connect(stream)
   }
 
   static async connect(url: string, options: StockOptions = {}): Promise<StockClient> {
-    const { token, query = '', initialize = {} } = options
+    const { token, query = '', initialize = {}, answers } = options
     const headers: Record<string, string> = {}
     if (token !== undefined) headers['authorization'] = `Bearer ${token}`
     const address = `${url.replace('http', 'ws')}/acp${query}`
@@ -74,7 +81,7 @@ export class StockClient {
       }
     }
     const stream = createWebSocketStream(address, { WebSocket: KilledSocket, headers })
-    const stock = new StockClient(stream, () => socket?.terminate())
+    const stock = new StockClient(stream, () => socket?.terminate(), answers)
     await stock.initialize(initialize)
     return stock
   }

@@ -4,7 +4,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import { PassThrough, Readable, Writable } from 'node:stream'
 import { ndJsonStream } from '@agentclientprotocol/sdk'
 import { AcpShim } from '../../src/cli/acp-shim.ts'
-import { StockClient } from './acp-client.ts'
+import { StockClient, type ClientAnswers } from './acp-client.ts'
 import { GUARDED, guarded } from './guarded.ts'
 import { CLI } from './repository.ts'
 
@@ -35,7 +35,10 @@ export class ShimProcess {
 }
 
 /** In this process: for many connections that are lost. */
-export function shimHere(url: string): { client: StockClient; close: () => Promise<void> } {
+export function shimHere(
+  url: string,
+  answers: ClientAnswers = {},
+): { client: StockClient; close: () => Promise<void> } {
   const [input, output] = [new PassThrough(), new PassThrough()]
   const shim = new AcpShim({
     ...{
@@ -53,13 +56,13 @@ export function shimHere(url: string): { client: StockClient; close: () => Promi
     await running
     output.end()
   }
-  return { client: stockClient(input, output), close }
+  return { client: stockClient(input, output, answers), close }
 }
 
-function stockClient(input: Writable, output: Readable): StockClient {
+function stockClient(input: Writable, output: Readable, answers: ClientAnswers = {}): StockClient {
   const writable = Writable.toWeb(input) as WritableStream<Uint8Array>
   const readable = Readable.toWeb(output) as ReadableStream<Uint8Array>
-  return new StockClient(ndJsonStream(writable, readable))
+  return new StockClient(ndJsonStream(writable, readable), undefined, answers)
 }
 
 /** A TCP proxy that cuts each connection at a byte of its own choice. */

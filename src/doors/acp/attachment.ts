@@ -17,7 +17,8 @@ import {
 } from '../../core/index.ts'
 import type { HubMember } from '../connect/hub.ts'
 import type { ClientEnd } from './client-end.ts'
-import { imageBlock } from './content.ts'
+import { ClientRequests } from './client-requests.ts'
+import { imageBlock, textBlock } from './content.ts'
 import { cursorText, type UpdateCursor } from './cursor.ts'
 import { notificationText, requestText, type RpcId, type RpcResponse } from '../json-rpc.ts'
 import { configOptions, modeId } from './options.ts'
@@ -33,6 +34,7 @@ export class AcpAttachment implements HubMember {
   #place: Place
   readonly #translator: UpdateTranslator
   readonly #prompts: OpenPrompts
+  readonly #requests: ClientRequests
   /** Turns of this client's prompts. */
   readonly #own: Set<string>
   /** The open ones, and of these the ones that the client has been asked. */
@@ -71,7 +73,14 @@ export class AcpAttachment implements HubMember {
     this.#place = place
     this.#own = new Set(own)
     const told = (): number => this.#seq
-    this.#prompts = new OpenPrompts({ client, session, ownTurns: this.#own, told })
+    this.#requests = new ClientRequests({
+      session: session.id,
+      offers: client.offers,
+      newName: () => client.newName(),
+      send: (text) => void client.send(text),
+    })
+    const requests = this.#requests
+    this.#prompts = new OpenPrompts({ client, session, requests, ownTurns: this.#own, told })
     this.#start = start
     this.#seq = start.from
     this.#skip = start.updates
@@ -292,6 +301,12 @@ export class AcpAttachment implements HubMember {
     return this.#client.send(notificationText('session/update', params))
   }
 
+  /** Tells people at this client something that is in no log. */
+  notice(text: string): void {
+    const update = { sessionUpdate: 'agent_message_chunk', content: textBlock(text) }
+    void this.#update(update, this.at)
+  }
+
   #offer(ask: Ask): void {
     if (!this.#place.isAsked || this.#asked.has(ask.id)) return
     const question = questionFor(this.session.id, ask, this.#client)
@@ -317,7 +332,9 @@ export class AcpAttachment implements HubMember {
   }
 
   /** The client has answered. One that does not want to leaves it to the others. */
-  async answered(ask: string, { result }: RpcResponse): Promise<void> {
+  async answered(ask: string, response: RpcResponse): Promise<void> {
+    if (this.#requests.answered(ask, response)) return
+    const { result } = response
     const asked = this.#asked.get(ask)
     if (asked === undefined) return
     this.#asked.delete(ask)
@@ -383,6 +400,7 @@ export class AcpAttachment implements HubMember {
     if (this.#isOver) return
     this.#isOver = true
     this.#prompts.fail(new HoldfastError('cancelled', 'the client has left the session'))
+    this.#requests.fail()
     const { attachment } = this.#place
     void this.#feed?.return(undefined)
     this.#client.hub.drop(this, attachment.id, false)

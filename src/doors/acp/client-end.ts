@@ -1,5 +1,5 @@
 /** A connection as the sessions on it, and its requests, see it: `connection.ts` is one. */
-import type { Capabilities, Holdfast, HoldfastError } from '../../core/index.ts'
+import type { Capabilities, Holdfast, HoldfastError, TurnClients } from '../../core/index.ts'
 import type { Hub } from '../connect/hub.ts'
 import type { HiddenPositions } from '../exchange.ts'
 import type { AskedClient } from './questions.ts'
@@ -12,10 +12,12 @@ export type ClientEnd = AskedClient & {
   /** It said that it comes back: its places can be taken up again. */
   readonly isReturning: boolean
   readonly isOver: boolean
+  readonly offers: ReadonlySet<string>
+  readonly turnClients: TurnClients
   /** Aborted when the connection is over. */
   readonly signal: { readonly aborted: boolean }
-  /** The name of a prompt that the client gave none: no other prompt has it. */
-  newPromptName(): string
+  /** Of a prompt that the client gave none, or of a request to it: no other has it. */
+  newName(): string
   capabilitiesOf(agent: string): Capabilities
   /** Null if it leaves at once; else when it has left. */
   send(text: string): Promise<void> | null
@@ -33,7 +35,12 @@ export type ClientEnd = AskedClient & {
 export type ConnectionDefaults = Pick<Opening, 'key' | 'agent' | 'role' | 'replay'>
 
 /** What the client said of itself in `initialize`. */
-export type ClientFacts = { readonly clientId: string | null; readonly takesForms: boolean }
+export type ClientFacts = {
+  readonly clientId: string | null
+  readonly takesForms: boolean
+  /** What it answers of the requests of an agent. */
+  readonly offers: ReadonlySet<string>
+}
 
 export type RequestContext<Attachment> = ClientEnd & {
   /** Bound to the caller. */

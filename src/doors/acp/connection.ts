@@ -11,6 +11,7 @@ import {
   type Caller,
   type Capabilities,
   type Holdfast,
+  type TurnClients,
 } from '../../core/index.ts'
 import { closeCode } from '../../wire/error-table.ts'
 import type { Hub } from '../connect/hub.ts'
@@ -73,7 +74,7 @@ export class AcpConnection {
   #facts: ClientFacts | null = null
   #initialize: unknown = null
   readonly #ownId: string
-  /** Prompts that have no name of their client. */
+  /** Prompts that have no name of their client, and requests of agents. */
   #unnamed = 0
   /** Requests that have no answer yet. */
   #open = 0
@@ -103,6 +104,14 @@ export class AcpConnection {
     return (this.#facts?.clientId ?? null) !== null
   }
 
+  get offers(): ReadonlySet<string> {
+    return this.#facts?.offers ?? NO_OFFERS
+  }
+
+  get turnClients(): TurnClients {
+    return this.holdfast.authority.turnClients
+  }
+
   get takesForms(): boolean {
     return this.#facts?.takesForms ?? false
   }
@@ -118,7 +127,7 @@ export class AcpConnection {
   readonly capabilitiesOf = (agent: string): Capabilities =>
     this.holdfast.authority.runner(agent)?.capabilities ?? NO_CAPABILITIES
 
-  newPromptName(): string {
+  newName(): string {
     this.#unnamed += 1
     return `${this.#ownId}.${this.#unnamed}`
   }
@@ -300,7 +309,7 @@ export class AcpConnection {
     if (!isOwn) for (const peer of this.#peers.values()) peer.send(text)
   }
 
-  /** The answer to an ask, whose request has the session and the ask in its id. */
+  /** The answer to a request, which has the session and the ask, or a name, in its id. */
   #answered(response: RpcResponse, text: string): void {
     const [session, ask] = String(response.id).split('/')
     if (session === undefined || ask === undefined) return
@@ -364,6 +373,7 @@ export class AcpConnection {
 
 /** Events on their way that are not waited for. */
 const AHEAD_BYTES = 65_536
+const NO_OFFERS: ReadonlySet<string> = new Set()
 /** Another node sends images of the log, and pages of lists. */
 const PEER_MESSAGE_BYTES_MAX = 33_554_432
 /** Sessions of other nodes whose node is remembered. */

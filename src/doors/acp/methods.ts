@@ -17,7 +17,18 @@ const yes = (caller: Support['caller'], meaning: string) =>
 const no = (caller: Support['caller'], meaning: string) =>
   ({ caller, isSupported: false, meaning }) as const
 
-const FILES = 'agents behind Holdfast work with the files and programs of the server'
+const FILES = 'for the agent, of the client whose prompt runs, if it offers that'
+
+/** What an agent may request of the client whose prompt runs, by the client's capability. */
+export const CLIENT_REQUESTS = {
+  'fs/read_text_file': 'readTextFile',
+  'fs/write_text_file': 'writeTextFile',
+  'terminal/create': 'terminal',
+  'terminal/output': 'terminal',
+  'terminal/kill': 'terminal',
+  'terminal/release': 'terminal',
+  'terminal/wait_for_exit': 'terminal',
+} as const
 
 /** Of the stable schema of version 1, and our own, which begin with an underscore. */
 export const ACP_METHODS = {
@@ -40,13 +51,13 @@ export const ACP_METHODS = {
   'session/request_permission': yes('agent', 'asks, to the clients that may answer'),
   'elicitation/create': yes('agent', 'questions that need a form, where the client takes forms'),
   'elicitation/complete': no('agent', 'only forms are asked for, and no addresses'),
-  'fs/read_text_file': no('agent', FILES),
-  'fs/write_text_file': no('agent', FILES),
-  'terminal/create': no('agent', FILES),
-  'terminal/output': no('agent', FILES),
-  'terminal/kill': no('agent', FILES),
-  'terminal/release': no('agent', FILES),
-  'terminal/wait_for_exit': no('agent', FILES),
+  'fs/read_text_file': yes('agent', FILES),
+  'fs/write_text_file': yes('agent', FILES),
+  'terminal/create': yes('agent', FILES),
+  'terminal/output': yes('agent', FILES),
+  'terminal/kill': yes('agent', FILES),
+  'terminal/release': yes('agent', FILES),
+  'terminal/wait_for_exit': yes('agent', FILES),
 } as const satisfies Readonly<Record<string, Support>>
 
 type Table = typeof ACP_METHODS

@@ -7,6 +7,7 @@ import {
   type GivenInput,
   type SessionEvent,
   type SessionHandle,
+  type TurnClient,
   type TurnOptions,
 } from '../../core/index.ts'
 import { turnSeq } from '../../core/turns.ts'
@@ -26,8 +27,10 @@ type OpenPrompt = {
 }
 
 type PromptsOptions = {
-  readonly client: Pick<ClientEnd, 'clientId' | 'newPromptName' | 'report'>
+  readonly client: Pick<ClientEnd, 'clientId' | 'newName' | 'report' | 'turnClients'>
   readonly session: SessionHandle
+  /** What the client answers of the requests of the agent, while its own turn runs. */
+  readonly requests: TurnClient
   /** Of this client's prompts. */
   readonly ownTurns: Set<string>
   /** Up to which event the client has been told. */
@@ -57,8 +60,8 @@ export class OpenPrompts {
 
   /** Accepts a prompt, and answers it when its turn is over and all of it was told. */
   async take(id: RpcId, { prompt, _meta }: ParamsOf<'session/prompt'>): Promise<object> {
-    const { client } = this.#options
-    const { prompt: name = client.newPromptName(), ...options } = _meta?.holdfast ?? {}
+    const { client, session, requests } = this.#options
+    const { prompt: name = client.newName(), ...options } = _meta?.holdfast ?? {}
     const input = promptInput(prompt)
     const { promise, resolve: settle, reject: fail } = deferred<TurnEnding>()
     const open: OpenPrompt = { id, turn: null, isCancelled: false, settle, fail }
@@ -66,10 +69,13 @@ export class OpenPrompts {
     // It may fail before anything waits for it.
     promise.catch(() => undefined)
     const idempotencyKey = promptKeys(client) + name
+    const { id: at, by } = session
+    const leave = client.turnClients.add({ session: at, key: idempotencyKey, by }, requests)
     try {
       const known = await this.#submit(open, input, { ...options, idempotencyKey })
       return promptAnswer(known ?? (await promise))
     } finally {
+      leave()
       this.#open.delete(open)
     }
   }

@@ -15,6 +15,8 @@ import { isRecord } from '../../schema/contract.ts'
 import { VERSION } from '../../wire/version.ts'
 import { AcpAttachment } from './attachment.ts'
 import type { RequestContext } from './client-end.ts'
+import { offersIn } from './client-requests.ts'
+import { clientServers, serversNotice } from './client-servers.ts'
 import { updateCursorAt, readCursor, type UpdateCursor } from './cursor.ts'
 import type { RpcId } from '../json-rpc.ts'
 import type { ServedMethod } from './methods.ts'
@@ -53,7 +55,8 @@ export const HANDLERS: { readonly [Method in ServedMethod]: Handler<Method> } = 
     const clientId = _meta?.holdfast?.client ?? null
     const elicitation = clientCapabilities?.['elicitation']
     const takesForms = isRecord(elicitation) && isRecord(elicitation['form'])
-    context.introduce({ clientId, takesForms }, params)
+    const offers = offersIn(clientCapabilities ?? {})
+    context.introduce({ clientId, takesForms, offers }, params)
     return initialized(context)
   },
   'session/new': async (context, params) => {
@@ -201,26 +204,49 @@ async function open(
 ): Promise<RpcReply> {
   const opening = openingOf(params)
   const known = context.attachments.get(session.id)
-  if (known !== undefined) return openAgain(context, known, { opening, history })
+  if (known !== undefined) {
+    return told(known, params, await openAgain(context, known, { opening, history }))
+  }
   const attachment = await attachInRoom(context, session, { opening, history })
   try {
     const state = await session.state()
     if (history !== 'after') await attachment.catchUp(state.seq)
     const commands = history === 'none' && opening.at === undefined ? state.commands : null
     const after = (): void => attachment.begin(history === 'after' ? state.seq : null, commands)
-    return { result: opened(context, attachment, state), after }
+    return told(attachment, params, { result: opened(context, attachment, state), after })
   } catch (error) {
     attachment.end('leave')
     throw error
   }
 }
 
+/** With what is not done of what the client wants. */
+function told(
+  attachment: AcpAttachment,
+  params: OpeningParams,
+  { result, after }: OpenedReply,
+): RpcReply {
+  const servers = clientServers(params)
+  if (servers.length === 0) return { result, after }
+  const { holdfast } = result._meta
+  const _meta = { holdfast: { ...holdfast, ignored: { mcpServers: servers } } }
+  return {
+    result: { ...result, _meta },
+    after: () => {
+      attachment.notice(serversNotice(servers))
+      after()
+    },
+  }
+}
+
+type OpenedReply = { readonly result: ReturnType<typeof opened>; readonly after: () => void }
+
 /** A client may open a session twice, as two threads of an editor do: it is attached once. */
 async function openAgain(
   context: Context,
   attachment: AcpAttachment,
   { opening, history }: Attaching,
-): Promise<RpcReply> {
+): Promise<OpenedReply> {
   if (opening.role !== undefined) await attachment.control(opening.role, opening.take ?? false)
   const state = await attachment.session.state()
   startIn(opening, state)
@@ -231,7 +257,7 @@ async function openAgain(
   return { result: opened(context, attachment, state), after }
 }
 
-function opened(context: Context, { place, at, session }: AcpAttachment, state: Session): object {
+function opened(context: Context, { place, at, session }: AcpAttachment, state: Session) {
   const { agent, settings } = state
   const capabilities = context.capabilitiesOf(agent)
   const meta = { holdfast: { ...placeView(place, state), at } }

@@ -1,6 +1,7 @@
 /**
  * A child that speaks the Agent Client Protocol over stdio: its handshake, its sessions, and the
- * prompts that run in them. It is offered no file system and no terminal.
+ * prompts that run in them. It is offered the files and
+ * terminals of its client, as far as that has some.
  *
  * Its updates go to the prompt that runs in their session. The replay of a loaded session, and
  * updates after the end of a prompt, are dropped. When the child ends, all pending requests fail.
@@ -22,6 +23,12 @@ import type { Places } from '../agent-settings.ts'
 import type { FormAnswer } from '../asking.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { abilitiesOf, NO_ABILITIES, type Abilities } from './abilities.ts'
+import {
+  askClient,
+  CLIENT_METHODS,
+  offeredCapabilities,
+  type ClientOffers,
+} from './client-access.ts'
 import { observed, type Sdk } from './connection.ts'
 import { promptOf } from './content.ts'
 import type { AcpSettings } from './options.ts'
@@ -49,6 +56,12 @@ type OpenRequest = {
 
 type OpenSession = { readonly opening: Promise<AcpSession>; readonly basis: string }
 
+type AgentStart = {
+  readonly settings: AcpSettings
+  readonly folders: ChildFolders
+  readonly offers: ClientOffers
+}
+
 /** An error that the agent returned, with its JSON-RPC code. */
 export class AgentError extends Error {
   readonly code: number
@@ -73,6 +86,8 @@ const ERROR_CHARS_MAX = 500
 
 export class AcpAgent implements PooledAgent {
   abilities: Abilities = NO_ABILITIES
+  /** What it is told that its client does. */
+  readonly offers: ClientOffers
   readonly ended: Promise<unknown>
   readonly #sdk: Sdk
   readonly #settings: AcpSettings
@@ -90,9 +105,10 @@ export class AcpAgent implements PooledAgent {
   #stopping: Promise<void> | null = null
 
   /** Starts the child. It can be used after the handshake. */
-  constructor(sdk: Sdk, workplace: Workplace, settings: AcpSettings, folders: ChildFolders) {
+  constructor(sdk: Sdk, workplace: Workplace, { settings, folders, offers }: AgentStart) {
     this.#sdk = sdk
     this.#settings = settings
+    this.offers = offers
     // Not in a session's folder: Gemini CLI 0.61 cleans up where it is started, and removes its own
     // stored sessions.
     this.#child = workplace.start(settings.args, folders, settings.cwd ?? settings.folder)
@@ -103,11 +119,14 @@ export class AcpAgent implements PooledAgent {
       (id, update) => this.#update(id, update),
       (id) => this.#prompts.delete(id),
     )
-    this.#connection = sdk
+    const client = sdk
       .client({ name: 'holdfast' })
       .onRequest('session/request_permission', ({ params }) => this.#permission(params))
       .onRequest('elicitation/create', ({ params }) => this.#elicitation(params as JsonObject))
-      .connect(stream)
+    for (const method of CLIENT_METHODS) {
+      client.onRequest(method, asGiven, ({ params }) => this.#askClient(method, params))
+    }
+    this.#connection = client.connect(stream)
     // When the child ends, closing the connection fails all pending requests.
     this.ended = this.#child.ended.then(() => this.#connection.close())
     void this.#connection.closed.then(() => this.stop())
@@ -309,7 +328,7 @@ export class AcpAgent implements PooledAgent {
     const answer = await this.#ask<InitializeResponse>('initialize', {
       protocolVersion: wanted,
       clientCapabilities: {
-        ...{ fs: { readTextFile: false, writeTextFile: false }, terminal: false },
+        ...offeredCapabilities(this.offers),
         elicitation: { form: {}, url: {} },
       },
       clientInfo: { name: 'holdfast', version: '0.1.0' },
@@ -425,6 +444,11 @@ export class AcpAgent implements PooledAgent {
     return { outcome: answer ?? { outcome: 'cancelled' } }
   }
 
+  #askClient(method: string, params: JsonObject): Promise<object> {
+    const run = this.#prompts.get(String(params['sessionId']))
+    return askClient(this.#sdk, run?.askClient, { method, params })
+  }
+
   async #elicitation(request: JsonObject): Promise<FormAnswer> {
     const run = this.#prompts.get(String(request['sessionId']))
     return (await run?.elicitation(request)) ?? { action: 'cancel' }
@@ -438,6 +462,8 @@ export class AcpAgent implements PooledAgent {
     }
   }
 }
+
+const asGiven = (params: unknown): JsonObject => asObject(params)
 
 /** An MCP server as the protocol describes it. */
 function serverOf(name: string, options: McpServerOptions, http: boolean): object {

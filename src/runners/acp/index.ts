@@ -35,6 +35,7 @@ import { PooledRunner, type TurnWork } from '../pooled-runner.ts'
 import { withDefaults } from '../program-options.ts'
 import { capabilitiesOf, type KnownAgent } from './abilities.ts'
 import { AcpAgent, AgentError, type SessionBasis } from './agent.ts'
+import { NO_OFFERS, offersFor, sameOffers, type ClientOffers } from './client-access.ts'
 import { loadSdk } from './connection.ts'
 import { AcpAgent as AcpSchema, type AcpOptions, type AcpSettings } from './options.ts'
 import { PromptRun } from './prompt.ts'
@@ -99,7 +100,8 @@ class AcpRunner extends PooledRunner<AcpAgent> {
   ): Promise<Result> {
     const { signal } = new AbortController()
     const sdk = await loadSdk()
-    const start = (): AcpAgent => new AcpAgent(sdk, this.workplace, this.#settings, folders)
+    const how = { settings: this.#settings, folders, offers: NO_OFFERS }
+    const start = (): AcpAgent => new AcpAgent(sdk, this.workplace, how)
     try {
       return await this.use({ session, signal, start }, work)
     } finally {
@@ -113,7 +115,8 @@ class AcpRunner extends PooledRunner<AcpAgent> {
     const session = `adoption ${randomUUID()}`
     const folders = await this.workplace.foldersOf(session)
     const { signal } = new AbortController()
-    const { start } = await this.#usage(session, await this.#basis({}, ''), { folders, signal })
+    const how = { folders, signal, offers: NO_OFFERS }
+    const { start } = await this.#usage(session, await this.#basis({}, ''), how)
     try {
       return await this.use({ session, signal, start }, (agent) =>
         this.#read(agent, backend, settings),
@@ -157,7 +160,8 @@ class AcpRunner extends PooledRunner<AcpAgent> {
     const { context, folders } = work
     const { signal, session, settings } = context
     const basis = await this.#basis(settings, folderOf(session, folders.cwd))
-    const use = await this.#usage(session.id, basis, { folders, signal })
+    const offers = offersFor(context, this.#settings)
+    const use = await this.#usage(session.id, basis, { folders, signal, offers })
     await this.use(use, (agent) => this.#prompt(agent, basis, work))
   }
 
@@ -171,13 +175,19 @@ class AcpRunner extends PooledRunner<AcpAgent> {
   async #usage(
     session: string,
     basis: SessionBasis,
-    { folders, signal }: Pick<TurnWork, 'folders'> & { readonly signal: AbortSignal },
+    {
+      folders,
+      signal,
+      offers,
+    }: Pick<TurnWork, 'folders'> & { readonly signal: AbortSignal; readonly offers: ClientOffers },
   ) {
     const sdk = await loadSdk()
-    const start = (): AcpAgent => new AcpAgent(sdk, this.workplace, this.#settings, folders)
-    const { perSession } = this.#settings
+    const settings = this.#settings
+    const start = (): AcpAgent => new AcpAgent(sdk, this.workplace, { settings, folders, offers })
     const fits = (agent: AcpAgent): boolean =>
-      !perSession || !agent.isRestorable || agent.fits(session, basis)
+      !settings.perSession ||
+      !agent.isRestorable ||
+      (agent.fits(session, basis) && sameOffers(agent.offers, offers))
     return { session, signal, start, fits }
   }
 

@@ -14,6 +14,12 @@ export const AcpAgent = Type.Object(
           'one child for every session, or (`false`) one for all: lighter, but a crash affects ' +
           'all sessions',
       }),
+      clientAccess: Type.Boolean({
+        default: true,
+        description:
+          'requests of the agent for files and terminals go to the client whose prompt runs, if ' +
+          'it offers them (an editor); otherwise it works with those of the server only',
+      }),
       ...LONG_LIVED,
       reopenMs: milliseconds(
         'how long after a session was opened in one child it can be opened in another; the turn ' +

@@ -82,6 +82,10 @@ export class PromptRun {
     return { outcome: 'selected', optionId }
   }
 
+  get askClient(): RunnerContext['askClient'] {
+    return this.#parts.context.askClient
+  }
+
   async elicitation({ mode, message, requestedSchema, url }: JsonObject): Promise<FormAnswer> {
     this.#bind()
     if (mode !== 'url') return askForm(this.#ask, asText(message), requestedSchema)
