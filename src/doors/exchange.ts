@@ -61,6 +61,8 @@ export type ServerContext = {
   readonly browsers: () => {
     browsers(caller: Caller): Promise<readonly object[]>
     countsNow(): Readonly<Record<string, number>>
+    screenshot(exchange: Exchange, page?: string): Promise<Uint8Array>
+    sendTicketFor(exchange: Exchange): Promise<void>
   } | null
 }
 

@@ -15,6 +15,7 @@ import {
   readAddress,
   TICKET_PATH,
   type Address,
+  type CallerAddress,
   type OwnPort,
 } from '../doors/cdp/address.ts'
 import { SHARED_KEY, type CdpDoor } from '../doors/cdp/door.ts'
@@ -50,7 +51,7 @@ export type CdpEntranceOptions = {
 
 /** Where a client goes, by which token, and whose it is. */
 type Entry = {
-  readonly address: Address
+  readonly address: Address & Pick<CallerAddress, 'session'>
   readonly token: string | undefined
   readonly caller: Caller
 }
@@ -121,10 +122,45 @@ export class CdpEntrance {
     }
     this.door.browserId(browser)
     const { key = `ticket-${randomBytes(12).toString('hex')}` } = address
-    const made = this.#options.tickets.make({ token: token ?? null, browser, key, lifeMs })
-    const socket = socketUrl(exchange, { ...address, query: `ticket=${made.text}` }, '')
-    const body = { ticket: made.text, key, expiresAt: made.expiresAt }
-    exchange.reply(201, { ...body, url: socket.replace(/^ws/, 'http'), webSocketUrl: socket })
+    this.#replyTicket(exchange, { token: token ?? null, browser, key, lifeMs }, address)
+  }
+
+  #replyTicket(exchange: Exchange, ticket: Parameters<Tickets['make']>[0], address: Address): void {
+    const { text, expiresAt } = this.#options.tickets.make(ticket)
+    const { key, session } = ticket
+    const webSocketUrl = socketUrl(exchange, { ...address, query: `ticket=${text}` }, '')
+    const url = webSocketUrl.replace(/^ws/, 'http')
+    exchange.reply(201, { ticket: text, key, session, expiresAt, url, webSocketUrl })
+  }
+
+  /** The same for a browser session by its id: to take over by hand what its clients do. */
+  async sendTicketFor(exchange: Exchange): Promise<void> {
+    const { holdfast, session } = exchange
+    await session.assertMay('browser.read')
+    const { host } = await this.door.tenantOf(session)
+    const { name: browser } = host.facts
+    const { by, access } = callerFor(browser, holdfast)
+    await holdfast.as(by, access).session(session.id).assertMay('browser.use')
+    const token = bearerToken(exchange.request.headers) ?? null
+    const lifeMs = TICKET_LIMITS.defaultMs
+    const ticket = { token, browser, session: session.id, lifeMs }
+    this.#replyTicket(exchange, ticket, readAddress(plainUrl({ browser }), null))
+  }
+
+  browsers(caller: Caller): ReturnType<CdpDoor['browsers']> {
+    return this.door.browsers(caller)
+  }
+
+  countsNow(): ReturnType<CdpDoor['countsNow']> {
+    return this.door.countsNow()
+  }
+
+  /** A JPEG of a page of the session that the path names. */
+  async screenshot({ holdfast, session }: Exchange, page?: string): Promise<Buffer> {
+    await session.assertMay('browser.read')
+    const { host } = await this.door.tenantOf(session)
+    callerFor(host.facts.name, holdfast)
+    return this.door.screenshot(session, page)
   }
 
   async #letIn(request: IncomingMessage, own: OwnPort | null): Promise<Entry> {
@@ -141,7 +177,9 @@ export class CdpEntrance {
     const granted = this.#options.access.authorize(request, 'browser.use', token)
     if (granted === null) throw new HoldfastError('unauthorized', 'a good token is needed')
     const caller = callerFor(address.browser, granted)
-    const named = byTicket === null ? address : { ...address, key: byTicket.key }
+    if (byTicket === null) return { address, token, caller }
+    const { key, session } = byTicket
+    const named = { ...address, key, ...(session !== undefined && { session }) }
     return { address: named, token, caller }
   }
 

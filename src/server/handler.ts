@@ -148,7 +148,7 @@ export class RequestHandler {
       streams: new Set(),
       sockets: () => this.#hub.count,
       positions: new PositionCipher(async () => seal?.keyFor('positions') ?? storedKey(holdfast)),
-      browsers: () => this.cdp?.door ?? null,
+      browsers: () => this.cdp,
       ...(this.#forwarder !== null && {
         forwards: this.#forwarder.counts,
         forwardTimes: this.#forwarder.requests.times,

@@ -24,11 +24,12 @@ import {
   type Schema,
 } from '../doors/route.ts'
 import { OPERATIONS } from '../core/access.ts'
-import { oneOf, orNull } from '../schema/contract.ts'
+import { orNull } from '../schema/contract.ts'
 import { Kind, Type } from '../schema/typebox.ts'
 import * as bodies from '../wire/bodies.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
 import { VERSION } from '../wire/version.ts'
+import { browserRoutes } from './browser-routes.ts'
 import { drainingError } from './forwarding/forwarder.ts'
 import { inspectorAsset, inspectorPage, PAGE_POLICY } from './inspector-page.ts'
 import { SERVER_LIMITS, within } from './limits.ts'
@@ -52,26 +53,6 @@ export const Problem = Type.Object({
 
 const Status = Type.Object({ status: text })
 const Readiness = Type.Object({ status: text, warnings: Type.Optional(Type.Array(text)) })
-const BrowserList = Type.Object({
-  node: orNull(text, {
-    description: 'Whose these are; other nodes run others. Null: there are no other nodes.',
-  }),
-  browsers: Type.Array(
-    Type.Object({
-      name: text,
-      session: orNull(text, { description: 'Whose it is alone; null: shared.' }),
-      key: orNull(text),
-      health: oneOf(['good', 'silent']),
-      pid: orNull(count),
-      sessions: count,
-      clients: count,
-      pages: count,
-      startedAt: count,
-      memoryBytes: orNull(count),
-    }),
-  ),
-})
-
 const notReady = {
   description: 'It does not; the problem says why.',
   content: { [PROBLEM_TYPE]: Problem },
@@ -96,6 +77,7 @@ export function serverRoutes(recorder: Recorder): readonly Route[] {
     ...NATIVE_ROUTES,
     ...openAiRoutes(),
     ...statsRoutes(recorder),
+    ...browserRoutes,
     ...routes({
       'GET /': {
         name: 'getInspector',
@@ -139,20 +121,6 @@ export function serverRoutes(recorder: Recorder): readonly Route[] {
           if (reason !== null) return exchange.refuse(reason)
           const warnings = exchange.context.warnings()
           exchange.reply(200, { status: 'ready', ...(warnings.length === 0 ? {} : { warnings }) })
-        },
-      },
-      'GET /v1/browsers': {
-        name: 'listBrowsers',
-        summary: 'The browsers that this node runs now',
-        operation: 'browser.read',
-        answers: { 200: json('All of them.', BrowserList) },
-        handle: async (exchange) => {
-          const { browsers, forwards, holdfast } = exchange.context
-          const node = forwards === undefined ? null : holdfast.authority.node
-          exchange.reply(200, {
-            node,
-            browsers: (await browsers()?.browsers(exchange.holdfast)) ?? [],
-          })
         },
       },
       'GET /v1/audit': {

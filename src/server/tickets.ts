@@ -19,7 +19,9 @@ export type Ticket = {
   /** The token that it stands for; null where none is needed. */
   readonly token: string | null
   readonly browser: string
-  readonly key: string
+  /** The browser session by its key; or, without one, by its id. */
+  readonly key?: string
+  readonly session?: string
   /** Milliseconds since 1970. */
   readonly expiresAt: number
 }

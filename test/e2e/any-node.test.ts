@@ -10,6 +10,8 @@ import { serve, type TestServer, type Answer, type Call } from '../support/serve
 import { CuttingProxy } from '../support/cutting-proxy.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
+import { CHROMIUM } from '../support/cdp-server.ts'
+import { RawCdp } from '../support/raw-cdp.ts'
 import { headOf, sendRaw } from '../support/raw-http.ts'
 
 let database: TestDatabase
@@ -33,16 +35,18 @@ const agents = { ...builtinAgents, witness, forkable }
 beforeAll(async () => {
   database = await openTestDatabase()
   const url = database.freshUrl()
-  owner = await serve({ store: url, isNode: true, agents })
+  owner = await serve({ store: url, isNode: true, agents, browsers: { chromium: CHROMIUM } })
   other = await serve({ store: url, isNode: true, agents })
   third = await serve({ store: url, isNode: true, agents })
 })
 afterAll(async () => {
+  for (const viewer of viewers) viewer.close()
   await Promise.all([owner, other, third].map((node) => node.close()))
   await database.close()
 })
 
 let count = 0
+const viewers: RawCdp[] = []
 
 /** A session that `owner` owns, with one turn in it. */
 async function owned(options: object = {}) {
@@ -282,6 +286,8 @@ const VISITS: Readonly<Record<string, Visit>> = {
     return [`/v1/conversations/${id}/items`, {}, { body: { data: [{}, {}] } }]
   },
   listBrowsers: local('/v1/browsers'),
+  getScreenshot: async () => [`${await browsing()}/screenshot`, {}, { status: 200 }],
+  createBrowserTicket: async () => [`${await browsing()}/ticket`, { body: {} }, { status: 201 }],
   listModels: local('/v1/models'),
   getModel: local('/v1/models/echo'),
   getOpenApi: local('/openapi.json'),
@@ -295,6 +301,15 @@ const VISITS: Readonly<Record<string, Visit>> = {
     return [`/v1/stats?node=${node}`, {}, { body: { node } }]
   },
   listNodes: local('/v1/nodes'),
+}
+
+/** The path of a browser session on `owner`, whose client stays. */
+async function browsing(): Promise<string> {
+  count += 1
+  const url = `${owner.url.replace('http', 'ws')}/cdp/chromium?key=browsing-${count}`
+  viewers.push(await RawCdp.open(url))
+  const { browsers } = (await owner.call('GET', '/v1/browsers')).body
+  return `/v1/browsers/${browsers[0].open.at(-1).session}`
 }
 
 async function runningTurn(agent: string) {

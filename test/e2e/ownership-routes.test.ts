@@ -170,6 +170,8 @@ const ROWS: Readonly<Record<string, readonly Row[]>> = {
   getHealth: [lists('/health')],
   getReady: [lists('/ready')],
   listBrowsers: [lists('/v1/browsers')],
+  getScreenshot: [named('session', (id) => [`/v1/browsers/${id}/screenshot`])],
+  createBrowserTicket: [named('session', (id) => [`/v1/browsers/${id}/ticket`, { body: {} }])],
   getAudit: ['administrators only'],
   getMetrics: ['administrators only'],
   getStats: ['administrators only'],

@@ -31,7 +31,8 @@ export type Address = ReturnType<typeof PARAMETERS.read> & {
   readonly rest: string
 }
 
-export type CallerAddress = Address & Caller
+/** `session`: the id of the browser session that a ticket is for, if it was made for an id. */
+export type CallerAddress = Address & Caller & { readonly session?: string }
 
 /** A port with the paths of one browser at the root, as Chrome has them. */
 export type OwnPort = { readonly browser: string; readonly key: string }
@@ -77,7 +78,13 @@ function tokenInQuery(name: string): HoldfastError {
 }
 
 /** The same address on the main port of any server. */
-export function plainUrl({ browser, path, query, rest, key }: Address): string {
+export function plainUrl({
+  browser,
+  path = '',
+  query = '',
+  rest = '',
+  key,
+}: Pick<Address, 'browser'> & Partial<Address>): string {
   const named = key === undefined || /(^|&)key=/.test(query) ? '' : `key=${encodeURIComponent(key)}`
   const search = [named, query, rest].filter((part) => part !== '').join('&')
   return `/cdp/${encodeURIComponent(browser)}${path}${search === '' ? '' : `?${search}`}`

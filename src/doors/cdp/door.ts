@@ -21,6 +21,8 @@ import { BrowserHosts, madeOnce, type BrowserHost } from './host.ts'
 import { CDP_LIMITS, checkLimits, largestBeyond, type CdpLimits } from './limits.ts'
 import { Recording } from './recording.ts'
 import { CDP_RULES } from './rules.ts'
+import { Screenshots } from './screenshots.ts'
+import type { TargetInfo } from './targets.ts'
 import { BrowserTenant } from './tenant.ts'
 
 /** The prefix of the keys of browser sessions, which only this door uses. */
@@ -58,12 +60,14 @@ export class CdpDoor {
   /** By the session's id; those too that are being made. */
   readonly #sessions = new Map<string, Promise<BrowserTenant>>()
   readonly #open = new Set<BrowserTenant>()
+  readonly #screenshots: Screenshots
 
   constructor({ holdfast, pool, limits = {}, recordings, browserIdOf }: DoorOptions) {
     this.#browserIdOf = browserIdOf ?? (() => randomUUID())
     this.#recordings = recordings ?? null
     this.holdfast = holdfast
     this.#pool = pool
+    this.#screenshots = new Screenshots(pool.clock)
     this.limits = limitsFrom(CDP_LIMITS, limits, 'cdpLimits')
     checkLimits(this.limits, pool)
     const { diagnose } = holdfast.authority
@@ -114,7 +118,8 @@ export class CdpDoor {
   }
 
   /** Counts a browser session that may have to be made; throws if its principal has too many. */
-  async #count({ browser, key, by, access }: CallerAddress): Promise<(() => void) | null> {
+  async #count({ browser, key, session, by, access }: CallerAddress): Promise<(() => void) | null> {
+    if (session !== undefined) return null
     const allowance = this.holdfast.authority.usage.ofCaller(access)
     if (allowance === null || !allowance.has('browserSessions')) return null
     const holdfast = this.holdfast.as(by, access)
@@ -128,6 +133,7 @@ export class CdpDoor {
   async #resolve(address: CallerAddress) {
     const { browser, key, reconnect, graceMs, ttlMs, by, access } = address
     this.#pool.spec(browser)
+    if (address.session !== undefined) return this.#known(address.session, address)
     const { agents } = this.holdfast.authority
     return this.holdfast.as(by, access).resolveReserved({
       ...(key === undefined ? {} : { key: keyOf(browser, key) }),
@@ -137,6 +143,27 @@ export class CdpDoor {
       ttlMs: ttlMs ?? this.limits.idleSessionMs,
       labels: { door: 'cdp', browser },
     })
+  }
+
+  /** A browser session by its id. Throws unless the caller may use it, and it has its browser. */
+  async #known(id: string, { by, access }: Caller): Promise<SessionHandle> {
+    const session = this.holdfast.as(by, access).session(id)
+    await session.assertMay('browser.use')
+    await this.tenantOf(session)
+    return session
+  }
+
+  /** The part of a browser that a session has. Throws if it has none, or is another node's. */
+  async tenantOf(session: SessionHandle): Promise<BrowserTenant> {
+    const found = [...this.#open].find((tenant) => tenant.session.id === session.id)
+    if (found !== undefined) return found
+    await session.state()
+    throw new HoldfastError('target_unknown', 'the session has no browser')
+  }
+
+  /** A JPEG of a page of a session; without an id, of its newest. */
+  async screenshot(session: SessionHandle, page?: string): Promise<Buffer> {
+    return this.#screenshots.of(await this.tenantOf(session), page)
   }
 
   /** Throws if the session of this key belongs to another node. Creates none. */
@@ -240,7 +267,7 @@ export class CdpDoor {
   async #attachClient(
     tenant: BrowserTenant,
     entering: EnteringClient,
-    { record, by, access }: CallerAddress,
+    { record, by, access, session: wanted }: CallerAddress,
   ): Promise<CdpClient> {
     const { session, host } = tenant
     const { carrier, target } = entering
@@ -254,7 +281,9 @@ export class CdpDoor {
         const [folder, { clock }, { limits }] = [this.#recordings ?? '', this.#pool, this]
         recording = await Recording.open({ folder, session: session.id, clock, limits })
       }
-      const lost = carrier.mayReturn ? null : await resumedClient(tenant, by)
+      // Who asks for a session by its id comes besides its clients, and takes the place of none.
+      const isBeside = carrier.mayReturn || wanted !== undefined
+      const lost = isBeside ? null : await resumedClient(tenant, by)
       const options = { role: 'driver', resumable: carrier.mayReturn } as const
       const attachment = lost?.attachment ?? (await session.as(by, access).attach(options))
       // Its session is being closed, and with it this attachment.
@@ -319,7 +348,8 @@ export class CdpDoor {
   }
 
   /** The running browsers that a caller may use, with the sessions on them that it may see. */
-  browsers(caller: Caller): Promise<readonly BrowserView[]> {
+  async browsers(caller: Caller): Promise<readonly BrowserView[]> {
+    await Promise.all(this.hosts.running.map((host) => host.readTitles()))
     const { access } = caller
     const isAdmin = access === null || access.scopes.includes('admin')
     const { heldSession } = this.holdfast.authority
@@ -390,7 +420,22 @@ async function browserView(host: BrowserHost, tenants: readonly BrowserTenant[],
     startedAt,
     /** Of all its processes together; null where that is not known. */
     memoryBytes: isAdmin ? await memoryOf(browser) : null,
+    open: tenants.map((tenant) => ({
+      session: tenant.session.id,
+      key: tenant.session.key,
+      clients: tenant.clients.size,
+      pages: tenant.pages().slice(0, PAGES_SHOWN_MAX).map(pageView),
+    })),
   }
+}
+
+/** Of one session; and characters of a page's title and address. */
+const PAGES_SHOWN_MAX = 100
+const PAGE_CHARS_MAX = 500
+
+function pageView({ targetId, type, title, url }: TargetInfo) {
+  const shown = (text: string): string => text.slice(0, PAGE_CHARS_MAX).toWellFormed()
+  return { id: targetId, type, title: shown(title), url: shown(url) }
 }
 
 function sum<Item>(items: readonly Item[], count: (item: Item) => number): number {

@@ -4,10 +4,13 @@
  */
 import type { BrowserConnection, BrowserLimits, BrowserPool } from '../../browsers/index.ts'
 import type { Authority, Clock } from '../../core/index.ts'
-import { Targets } from './targets.ts'
+import { targetInfoOf, Targets } from './targets.ts'
 import type { CdpLimits } from './limits.ts'
 import { BrowserLink } from './link.ts'
 import { RUN, type Params } from './protocol.ts'
+
+/** How long a browser may take to say the titles of its pages. */
+const TITLES_MS = 1_000
 
 export type HostFacts = {
   readonly name: string
@@ -46,6 +49,24 @@ export class BrowserHost {
   async greet(): Promise<void> {
     this.link.open(this.targets)
     await this.link.command('Target.setDiscoverTargets', { discover: true, filter: [{}] })
+  }
+
+  /** Browsers tell of a new title only when they are asked. One that is busy is not waited for. */
+  readTitles(): Promise<void> {
+    return new Promise((resolve) => {
+      const cancelTimer = this.clock.after(TITLES_MS, resolve)
+      this.link.ask('Target.getTargets', { filter: [{}] }, ({ result }) => {
+        cancelTimer()
+        const infos = result?.['targetInfos']
+        for (const value of Array.isArray(infos) ? infos : []) {
+          const info = targetInfoOf(value)
+          if (info !== null && this.targets.get(info.targetId) !== undefined) {
+            this.targets.learn(info)
+          }
+        }
+        resolve()
+      })
+    })
   }
 
   /** Pings at intervals; a browser that does not answer is stopped. */
