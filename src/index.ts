@@ -17,11 +17,11 @@ export type { AgentConfig, HoldfastConfig } from './config/index.ts'
 // Sessions, their turns and asks.
 export type { FollowOptions, Input, Limits, Principal, ResolveOptions } from './core/index.ts'
 export type { BlobPart, GivenInput, GivenPart, Part, TextPart } from './core/index.ts'
-export type { QuotaName, QuotaOptions, Quotas } from './core/index.ts'
+export type { QuotaName, QuotaOptions, Quotas, Rule } from './core/index.ts'
 export type { Activity, Attachment, ReconnectPolicy, Session, SessionEvent } from './core/index.ts'
 export type { BusyPolicy, Delta, Message, QueueRow, Reply, TurnOptions } from './core/index.ts'
 export type { TurnError, TurnRecord, TurnState } from './core/index.ts'
-export type { Ask, AskOption, AskOutcome, Grant, Question } from './core/index.ts'
+export type { Ask, AskDetail, AskOption, AskOutcome, Grant, Question } from './core/index.ts'
 export type { Diagnostic, DiagnosticCode, DiagnosticLevel } from './core/index.ts'
 export type { DiagnosticListener, ErrorCode } from './core/index.ts'
 // For agents and runners of your own.

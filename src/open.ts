@@ -16,6 +16,7 @@ import { openSqliteStore } from './stores/sqlite/index.ts'
 import { VERSION } from './wire/version.ts'
 import { coreLimits } from './core/limits.ts'
 import { checkQuotaOptions, type QuotaOptions } from './core/quotas.ts'
+import { checkRules, type Rule } from './core/rules.ts'
 
 export type OpenOptions = {
   /** `memory:`, `sqlite:FILE`, `postgres://…`, or a store of your own. */
@@ -27,6 +28,8 @@ export type OpenOptions = {
   readonly limits?: Partial<Limits>
   /** How much each principal may use: for callers that `as` was given an `access` for. */
   readonly quotas?: QuotaOptions
+  /** What is decided of what agents ask before people are asked. */
+  readonly rules?: readonly Rule[]
   /** On PostgreSQL: the address at which other nodes reach this one's server. */
   readonly advertise?: string
   /** On PostgreSQL: the secret that all nodes share; a living node with another one is an error. */
@@ -48,10 +51,11 @@ export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask 
 /** Opens the store, continues what an earlier process left unfinished, and accepts turns. */
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const { store: named, agents = builtinAgents, limits = {}, defaultAgent, onDiagnostic } = options
-  const { quotas = {} } = options
+  const { quotas = {}, rules = [] } = options
   // Before the store is opened, which would have to be closed again.
   coreLimits(limits)
   checkQuotaOptions(quotas)
+  checkRules(rules)
   // An undefined limit must not replace a default.
   const given = Object.entries(limits).filter(([, value]) => value !== undefined)
   const store = typeof named === 'string' ? await openStore(named, options) : named
@@ -72,6 +76,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
       defaultAgent,
       onDiagnostic,
       quotas,
+      rules,
       limits: { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...Object.fromEntries(given) },
     })
     await holdfast.authority.start()

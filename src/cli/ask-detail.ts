@@ -4,7 +4,8 @@ import { diffLines } from '../wire/diff-lines.ts'
 import { linesOf, printable, printableLine, type Paint } from './output.ts'
 
 export function detailLines(detail: AskDetail, paint: Paint): readonly string[] {
-  const { tool, kind, command, cwd, url, paths, diff, plan, reason, input, truncated } = detail
+  const { tool, kind, command, cwd, url, paths, diff, plan, reason, input } = detail
+  const { unsandboxed, truncated } = detail
   const name = tool === undefined ? kind : kind === undefined ? tool : `${tool} (${kind})`
   const isShown = [command, url, diff, plan].some((field) => field !== undefined)
   return [
@@ -12,6 +13,7 @@ export function detailLines(detail: AskDetail, paint: Paint): readonly string[] 
     ...field('command', command),
     ...field('in', cwd),
     ...field('url', url),
+    ...(unsandboxed === true ? [`${'sandbox'.padEnd(8)} none: it runs outside`] : []),
     ...field('reason', reason),
     ...(diff === undefined ? field('files', paths?.join('\n')) : []),
     ...field('plan', plan),

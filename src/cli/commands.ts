@@ -6,6 +6,7 @@ import { acp } from './acp.ts'
 import { cdp } from './cdp.ts'
 import { chat } from './chat.ts'
 import { unknownName, UsageError, wrap, type CliCommand } from './command.ts'
+import { rules } from './rules.ts'
 import { send } from './send.ts'
 import { serve } from './serve.ts'
 import { close, exportLog, queue, sessions, tail } from './session-commands.ts'
@@ -15,7 +16,7 @@ import { verify } from './verify.ts'
 
 export const COMMANDS: readonly CliCommand[] = [
   ...[serve, chat, send, asks, answer, sessions, tail, queue, cancel, close, exportLog],
-  ...[agents, fork, adopt, open, verify, token, backup, nodes, cdp, acp],
+  ...[agents, fork, adopt, open, verify, token, rules, backup, nodes, cdp, acp],
 ]
 
 /** Resolves with the exit code. */

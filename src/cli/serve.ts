@@ -142,6 +142,7 @@ async function open(settings: ServeSettings, config: Config): Promise<Holdfast> 
     onDiagnostic: log.onDiagnostic,
     limits: { ...config.limits, ...limitsOf(values) },
     quotas: config.quotas,
+    rules: config.rules,
     // The configured agents are first, and replace built-in agents of the same name.
     agents: { ...configured, ...builtinAgents, ...configured, ...browser },
     defaultAgent: values.agent[0] ?? config.defaultAgent ?? first,

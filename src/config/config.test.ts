@@ -125,6 +125,7 @@ describe('a configuration', () => {
       sharedKeys: {},
       jwt: [],
       quotas: {},
+      rules: [],
     }
     expect(checkConfig({})).toEqual(empty)
     expect(await readConfig(folder)).toEqual({ file: null, base: folder, ...empty })

@@ -115,12 +115,23 @@ export function checkConfig(content: unknown) {
     sharedKeys = {},
     jwt = [],
     quotas = {},
+    rules = [],
   } = readOutline(content, (field, problem) => invalid(field || 'the configuration', problem))
   for (const [name, agent] of Object.entries(agents)) {
     if (!isProgrammed(agent)) checkAgent(agent, `agents.${name}`)
   }
   const issuers = checkJwtIssuers(jwt)
-  return { agents, defaultAgent, copilotPort, browsers, limits, sharedKeys, quotas, jwt: issuers }
+  return {
+    agents,
+    defaultAgent,
+    copilotPort,
+    browsers,
+    limits,
+    sharedKeys,
+    quotas,
+    rules,
+    jwt: issuers,
+  }
 }
 
 type OpenAgentsOptions = {

@@ -10,6 +10,7 @@ import { ProcessAgent } from '../runners/process/options.ts'
 import { EXACT, limit, list, oneOf, optional, PROBLEM, UNKNOWN_NAME } from '../schema/contract.ts'
 import { JwtIssuer } from '../schema/jwt.ts'
 import { QUOTA_FIELDS } from '../schema/quotas.ts'
+import { RuleList } from '../schema/rules.ts'
 import { presetsOf } from './presets.ts'
 
 const FunctionAgent = Type.Object(
@@ -142,6 +143,7 @@ function configuration<Entry extends TSchema>(agent: Entry) {
         description: 'issuers of JSON Web Tokens that the server accepts, see below',
       }),
       quotas: QuotaSettings,
+      rules: RuleList,
       $schema: Type.String({
         description:
           'the address of the JSON Schema of this file, for editors: ' +

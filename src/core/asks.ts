@@ -3,12 +3,13 @@ import type { AskCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { AskEvent, Draft } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
-import type { Ask, AskOutcome, Attachment, Folding, Grant, Session } from './state.ts'
+import { optionFor } from './rules.ts'
+import type { Ask, AskOutcome, Attachment, Folding, Grant, Ruling, Session } from './state.ts'
 
 export function decideAsk(session: Session, command: AskCommand, moment: Moment): readonly Draft[] {
   switch (command.type) {
     case 'ask':
-      return openAsk(session, command.ask, moment)
+      return openAsk(session, command, moment)
     case 'answer':
       return answerAsk(session, command)
     case 'timeout': {
@@ -30,7 +31,11 @@ export function decideAsk(session: Session, command: AskCommand, moment: Moment)
   }
 }
 
-function openAsk(session: Session, ask: Omit<Ask, 'id'>, moment: Moment): readonly Draft[] {
+function openAsk(
+  session: Session,
+  { ask, ruling = null }: AskCommand & { type: 'ask' },
+  moment: Moment,
+): readonly Draft[] {
   if (session.running?.id !== ask.turn) {
     throw new HoldfastError(
       'turn_over',
@@ -45,10 +50,26 @@ function openAsk(session: Session, ask: Omit<Ask, 'id'>, moment: Moment): readon
   }
   const id = `a${session.seq + 1}`
   const opened: Draft = { type: 'ask.opened', ask: id, ...ask }
+  const ruled = ruling === null ? null : ruledOutcome(ask, ruling)
+  if (ruled !== null) return [opened, settled({ id, turn: ask.turn }, ruled)]
   const isDenied = isUnanswerable(session.attachments, moment)(ask)
   return isDenied
     ? [opened, settled({ id, turn: ask.turn }, { outcome: 'nobody_to_ask' })]
     : [opened]
+}
+
+/** The answer of a rule; null: the ask has no option to allow it, so that people are asked. */
+function ruledOutcome(
+  { options, accepts = [] }: Omit<Ask, 'id'>,
+  { decision, message, ...by }: Ruling,
+): AskOutcome | null {
+  const option = optionFor(options, decision)
+  if (option === null) {
+    if (decision === 'allow') return null
+    return { outcome: 'withdrawn', ...('rule' in by ? by : {}) }
+  }
+  const isTold = message !== null && accepts.includes('message')
+  return { outcome: 'answered', answer: isTold ? { option, message } : option, by: null, ...by }
 }
 
 function answerAsk(
@@ -207,10 +228,22 @@ function settled({ id, turn }: { id: string; turn: string }, outcome: AskOutcome
   return { type: 'ask.settled', ask: id, turn, ...outcome }
 }
 
+/** The fields of these names that are there. */
+function given<Name extends string>(
+  from: { readonly [Field in Name]?: string },
+  names: readonly Name[],
+): { readonly [Field in Name]?: string } {
+  const fields = names.filter((name) => from[name] !== undefined).map((name) => [name, from[name]])
+  return Object.fromEntries(fields) as { [Field in Name]?: string }
+}
+
 export function outcomeOf(event: AskEvent & { type: 'ask.settled' }): AskOutcome {
-  if (event.outcome !== 'answered') return { outcome: event.outcome }
-  const { answer, by, attachment } = event
-  return { outcome: 'answered', answer, by, ...(attachment === undefined ? {} : { attachment }) }
+  if (event.outcome !== 'answered') {
+    const { outcome } = event
+    return outcome === 'withdrawn' ? { outcome, ...given(event, ['rule']) } : { outcome }
+  }
+  const { outcome, answer, by } = event
+  return { outcome, answer, by, ...given(event, ['attachment', 'rule', 'grant']) }
 }
 
 export function foldAsk(session: Folding, event: AskEvent): void {

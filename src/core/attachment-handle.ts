@@ -17,6 +17,8 @@ export async function postAnswer(
 ): Promise<void> {
   const live = await authority.open(session)
   checkAskSize('the answer', answered.answer, authority.limits)
+  const asked = live.session.asks.find(({ id }) => id === answered.ask)
+  if (asked !== undefined) authority.rules.assertEdited(live.session, asked, answered.answer)
   const mayEdit = scopesOn({ by, access }, live.session).includes('edit')
   try {
     await live.post({ type: 'answer', ...answered, by, mayEdit })

@@ -18,6 +18,7 @@ import { readableRow } from './history.ts'
 import { Lease } from './lease.ts'
 import { coreLimits, type Limits } from './limits.ts'
 import type { QuotaOptions } from './quotas.ts'
+import { Rules, type Rule } from './rules.ts'
 import { LiveSession, type LoadedState, type SessionHolder } from './live.ts'
 import { isUnreadable, SessionLoader } from './loading.ts'
 import type { Principal, Session } from './state.ts'
@@ -43,6 +44,8 @@ export type AuthorityOptions = {
   readonly limits?: Partial<Limits>
   /** How much principals may use; without it, callers have the limits of their `access` only. */
   readonly quotas?: QuotaOptions
+  /** What is decided before people are asked. */
+  readonly rules?: readonly Rule[]
   /** Called with every diagnostic (`DIAGNOSTICS`). */
   readonly onDiagnostic?: DiagnosticListener
   /** Facts for the diagnostic of a start: version, store and the like. */
@@ -71,6 +74,7 @@ export class Authority implements SessionHolder {
   readonly counts: SharedCounts
   readonly usage: Usage
   readonly turnClients = new TurnClients()
+  readonly rules: Rules
   readonly answerers: Answerers
   /** Prefixes of keys that only the door which added them may use. */
   readonly reservedKeys = new Set<string>()
@@ -94,6 +98,7 @@ export class Authority implements SessionHolder {
     this.limits = coreLimits(options.limits ?? {})
     this.counts = new SharedCounts(this)
     this.usage = new Usage(this, options.quotas)
+    this.rules = new Rules(options.rules ?? [], options.digest)
     this.answerers = new Answerers(this)
     this.attachmentListeners = new AttachmentListeners(this.diagnose)
     this.#held = new HeldSessions(this)

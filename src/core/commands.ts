@@ -9,6 +9,7 @@ import type {
   Note,
   Reply,
   RequestKey,
+  Ruling,
   Settings,
   Share,
   TurnError,
@@ -102,7 +103,8 @@ export type TurnCommand = Readonly<
 >
 
 export type AskCommand = Readonly<
-  | { type: 'ask'; ask: Omit<Ask, 'id'> }
+  /** `ruling`: what rules have decided; null: people are asked. */
+  | { type: 'ask'; ask: Omit<Ask, 'id'>; ruling?: Ruling | null }
   /**
    * `attachment`: the one that answers, or null for an answer that came without one. `mayEdit`:
    * whether the caller may answer with edited arguments.

@@ -4,6 +4,7 @@ import type { Diagnose } from './diagnostics.ts'
 import type { Counters, Figures } from './figures.ts'
 import type { Limits } from './limits.ts'
 import type { TurnClients } from './turn-clients.ts'
+import type { Rules } from './rules.ts'
 import type { Usage } from './usage.ts'
 import type { Store } from './store.ts'
 
@@ -18,4 +19,5 @@ export type CoreContext = {
   readonly diagnose: Diagnose
   readonly usage: Usage
   readonly turnClients: TurnClients
+  readonly rules: Rules
 }

@@ -62,6 +62,8 @@ export type { FollowAsksOptions, InboxEvent, InboxPage, OpenAsk, OpenAskPage } f
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { checkLog, LogCheck, type CheckedEvent, type Findings } from './log-check.ts'
 export { FoldedLog } from './loading.ts'
+export { checkRules, DECISIONS, RULE_CONDITIONS, Rules, traceRules } from './rules.ts'
+export type { Rule, RuleCondition, RuleRequest } from './rules.ts'
 export { checkQuotas, QUOTAS } from './quotas.ts'
 export type { QuotaName, QuotaOptions, Quotas } from './quotas.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './state.ts'

@@ -6,6 +6,7 @@
  * its `ask.settled`, or when the session is released. I9: `session.closed` settles all there is,
  * and releases the session.
  */
+import { outcomeForAgent } from './rules.ts'
 import { Alarms } from './alarms.ts'
 import type { Answerers } from './answerers.ts'
 import { outcomeOf } from './asks.ts'
@@ -410,14 +411,17 @@ export class LiveSession implements LedgerSession, RunHost {
 
   /** Asks the session's clients for the running turn; always settles. */
   async ask(turn: string, question: Question): Promise<AskOutcome> {
-    const ask = this.#askOf(turn, question)
-    if (ask.onNobody === 'deny') await this.holder.answerers.find(this.session, ask.kind)
+    const { agent, grants, running } = this.session
+    const by = { agent, grants, principal: running?.by ?? null }
+    const { ask, ruling } = this.holder.rules.apply(this.#askOf(turn, question), by)
+    if (ruling === null && ask.onNobody === 'deny')
+      await this.holder.answerers.find(this.session, ask.kind)
     const { clock, figures } = this.holder
     const askedAt = clock.monotonic()
     return new Promise((answered, reject) => {
       const resolve = (outcome: AskOutcome): void => {
         figures.ask(outcome.outcome).observeMs(clock.monotonic() - askedAt)
-        answered(outcome)
+        answered(outcomeForAgent(outcome, ask.options))
       }
       const opened = (events: readonly SessionEvent[]): void => {
         // It may be settled in the step that opens it, by the same command or by a later one.
@@ -428,7 +432,7 @@ export class LiveSession implements LedgerSession, RunHost {
         this.#asking.set(event.ask, resolve)
         if (question.signal !== undefined) this.#withdrawOnAbort(event, question.signal)
       }
-      this.#ledger.send({ type: 'ask', ask }, opened, reject)
+      this.#ledger.send({ type: 'ask', ask, ruling }, opened, reject)
     })
   }
 

@@ -115,7 +115,8 @@ function formOf(form: unknown, index: number): AnswerForm {
 
 function optionOf(option: unknown, index: number): AskOption {
   if (typeof option === 'string') return { id: option, label: option }
-  const { id, label, grants = [] } = asFields(option)
+  const { id, label, means, grants = [] } = asFields(option)
+  const meaning = ['allow', 'deny'] as const
   const field = `options.${index}`
   const given = list(grants, `${field}.grants`).map((grant, place) =>
     grantOf(grant, `${field}.grants.${place}`),
@@ -123,6 +124,7 @@ function optionOf(option: unknown, index: number): AskOption {
   return {
     id: text(id, `${field}.id`),
     label: text(label, `${field}.label`),
+    ...(means === undefined ? {} : { means: oneOf(means, meaning, `${field}.means`) }),
     ...(given.length === 0 ? {} : { grants: given }),
   }
 }
@@ -142,9 +144,12 @@ const DETAIL: Readonly<Record<keyof AskDetail, Check>> = {
   diff: (value, field) =>
     list(value, field).forEach((diff, index) => checkDiff(diff, `${field}.${index}`)),
   input: () => undefined,
-  truncated: (value, field) => {
-    if (value !== true) throw wrong(field, 'must be true, or be left out')
-  },
+  unsandboxed: flag,
+  truncated: flag,
+}
+
+function flag(value: unknown, field: string): void {
+  if (value !== true) throw wrong(field, 'must be true, or be left out')
 }
 
 function checkDetail(detail: unknown): void {

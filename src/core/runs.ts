@@ -429,7 +429,8 @@ const CONTEXT_GETTERS: PropertyDescriptorMap & ThisType<{ readonly [RUN]: Run }>
   session: {
     enumerable: true,
     get() {
-      return this[RUN].host.session
+      const { session, holder } = this[RUN].host
+      return holder.rules.forAgent(session)
     },
   },
   signal: {

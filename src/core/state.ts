@@ -223,6 +223,11 @@ export type Note = { readonly kind: string; readonly data: unknown }
 export type AskOption = {
   readonly id: string
   readonly label: string
+  /**
+   * What it means for the request and nothing more; without it, an option of the id `allow` or
+   * `deny` means that.
+   */
+  readonly means?: 'allow' | 'deny'
   /** What is allowed from then on, in this session, if this is chosen. */
   readonly grants?: readonly Grant[]
 }
@@ -249,6 +254,12 @@ export type Ask = {
   readonly accepts?: readonly AnswerForm[]
 }
 
+/** What rules have decided of an ask, and what did: it takes the place of a person's answer. */
+export type Ruling = {
+  readonly decision: 'allow' | 'deny'
+  readonly message: string | null
+} & ({ readonly rule: string } | { readonly grant: string })
+
 /** What an ask is about, in one shape for all agents: what a person needs to decide. */
 export type AskDetail = {
   /** The tool's name. */
@@ -265,6 +276,8 @@ export type AskDetail = {
   readonly reason?: string
   /** The tool's arguments. */
   readonly input?: unknown
+  /** It would run outside of the sandbox that the agent has for its tools. */
+  readonly unsandboxed?: true
   /** A part was left out, because it is too large. */
   readonly truncated?: true
 }
@@ -281,14 +294,22 @@ export type AskOutcome =
   | {
       readonly outcome: 'answered'
       readonly answer: unknown
-      /** Whose answer it is. In logs of 0.1.0: the attachment's id, or null. */
+      /**
+       * Whose answer it is; null: no person's, but what `rule` or `grant` decided. In logs of
+       * 0.1.0: the attachment's id, or null.
+       */
       readonly by: Principal | string | null
       /** The attachment that sent it, if any. */
       readonly attachment?: string
+      /** The operator's rule that decided, by its name. */
+      readonly rule?: string
+      /** What a person had allowed for the session, by its label. */
+      readonly grant?: string
     }
   | { readonly outcome: 'timed_out' }
   | { readonly outcome: 'nobody_to_ask' }
-  | { readonly outcome: 'withdrawn' }
+  /** `rule`: the operator's rule that denies it, of an ask without an option that does. */
+  | { readonly outcome: 'withdrawn'; readonly rule?: string }
 
 /**
  * A driver takes part; an exclusive session has at most one. A watcher only reads, and is not

@@ -67,6 +67,16 @@ export function unansweredWords(
   return `${why} To answer such requests, use "holdfast chat ${key ?? id}" or the inspector.`
 }
 
+/** A command that is a list of words as one line, which a shell would read as those words. */
+export function shellLine(words: readonly unknown[]): string {
+  return words
+    .map(String)
+    .map((word) =>
+      /^[\w.,:/@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`,
+    )
+    .join(' ')
+}
+
 /** The label of a grant, in characters. */
 const GRANT_CHARS_MAX = 200
 

@@ -3,6 +3,7 @@
  * secret is shown.
  */
 import type {
+  AskOutcome,
   Attachment,
   ChangePage,
   InboxEvent,
@@ -194,9 +195,7 @@ function mainFields(event: SessionEvent): string {
     case 'ask.opened':
       return `${event.ask} ${JSON.stringify(event.question)}`
     case 'ask.settled':
-      return event.outcome === 'answered'
-        ? `${event.ask} answered: ${JSON.stringify(event.answer)}`
-        : `${event.ask} ${event.outcome}`
+      return `${event.ask} ${settledWords(event)}`
     case 'link.created':
       return event.scopes.join(', ')
     default:
@@ -205,6 +204,14 @@ function mainFields(event: SessionEvent): string {
 }
 
 /** Of other events: the attachment or link, then a reason, kind or role. */
+/** How an ask ended, and what decided if no person did. */
+export function settledWords(event: AskOutcome): string {
+  if (event.outcome !== 'answered') return event.outcome
+  const { answer, rule, grant } = event
+  const decider = rule === undefined ? grant : `rule ${rule}`
+  return `answered: ${JSON.stringify(answer)}${decider === undefined ? '' : ` (${decider})`}`
+}
+
 function otherFields(event: SessionEvent): string {
   const { attachment, link, reason, kind, role } = event as Readonly<Record<string, unknown>>
   const id = typeof attachment === 'string' ? attachment.slice(0, 6) : link

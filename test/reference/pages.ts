@@ -9,6 +9,7 @@ import { METHODS } from '../../src/doors/copilot/methods.ts'
 import { METRICS } from '../../src/server/metric-table.ts'
 import { JwtIssuer } from '../../src/schema/jwt.ts'
 import { QUOTA_FIELDS } from '../../src/schema/quotas.ts'
+import { RULE_FIELDS } from '../../src/schema/rules.ts'
 import { ClientFrames, HelloFrame } from '../../src/wire/client-frames.ts'
 import { LinkRequest, SessionRequest, ShareRequest, TurnRequest } from '../../src/wire/bodies.ts'
 
@@ -16,6 +17,7 @@ import { LinkRequest, SessionRequest, ShareRequest, TurnRequest } from '../../sr
 const TABLES: Readonly<Record<string, TObject>> = {
   Configuration: CONFIG_SCHEMA,
   Quotas: QUOTA_FIELDS,
+  Rule: RULE_FIELDS,
   ...AGENT_FIELDS,
   BrowserSettings,
   JwtIssuer,

@@ -9,7 +9,7 @@ import type {
   ToolCall,
   ToolKind,
 } from '../../core/index.ts'
-import { ASK_OPTIONS_MAX, choiceOf, grantOf, shortened } from '../asking.ts'
+import { ASK_OPTIONS_MAX, choiceOf, grantOf, shellLine, shortened } from '../asking.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { present } from '../tools.ts'
 
@@ -89,7 +89,7 @@ export function detailOf({ name, title, kind, input, diff, locations }: ToolCall
   const text = (...names: readonly string[]): string | undefined =>
     names.map((one) => given[one]).find((one) => typeof one === 'string')
   const { command } = given
-  const words = Array.isArray(command) ? command.map(String).join(' ') : text('command', 'cmd')
+  const words = Array.isArray(command) ? shellLine(command) : text('command', 'cmd')
   const file = text('file_path', 'filePath', 'filepath', 'path', 'notebook_path')
   const known = [...(diff ?? []), ...(locations ?? [])].map(({ path }) => path)
   const paths = [...new Set([...known, ...(file === undefined ? [] : [file])])]
@@ -122,6 +122,7 @@ export function permissionQuestion(
     options: options.map(({ optionId, name: label, kind }) => ({
       id: optionId,
       label: shortened(label),
+      ...(MEANINGS[kind] === undefined ? {} : { means: MEANINGS[kind] }),
       ...(kind === 'allow_always' && grant !== null ? { grants: [grant] } : {}),
     })),
     detail,
@@ -130,6 +131,12 @@ export function permissionQuestion(
       kinds: Object.fromEntries(options.map(({ optionId, kind }) => [optionId, kind])),
     },
   }
+}
+
+/** Those that are about this request alone. */
+const MEANINGS: Readonly<Record<string, 'allow' | 'deny'>> = {
+  allow_once: 'allow',
+  reject_once: 'deny',
 }
 
 /** Null: too little is known of the request to know it again. */

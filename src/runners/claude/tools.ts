@@ -89,6 +89,7 @@ export async function detailOf(request: JsonObject, places: Places): Promise<Ask
     ...(diff.length === 0 ? {} : { diff }),
     ...(tool === 'ExitPlanMode' && typeof plan === 'string' ? { plan } : {}),
     ...(reason === '' ? {} : { reason }),
+    ...(input['dangerouslyDisableSandbox'] === true ? { unsandboxed: true } : {}),
     input,
   }
 }

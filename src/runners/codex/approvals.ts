@@ -9,6 +9,7 @@ import {
   grantOf,
   shortened,
   type Ask,
+  shellLine,
 } from '../asking.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { present } from '../tools.ts'
@@ -44,7 +45,7 @@ export function respond(method: string, params: JsonObject, asking: Asking): Pro
 function wordsOf({ command, cwd, reason }: JsonObject) {
   const text = (value: unknown): string | undefined =>
     asText(value) === '' ? undefined : asText(value)
-  const words = Array.isArray(command) ? command.map(String).join(' ') : text(command)
+  const words = Array.isArray(command) ? shellLine(command) : text(command)
   return { command: words, cwd: text(cwd), reason: text(reason) }
 }
 
@@ -56,8 +57,9 @@ async function approveCommand(params: JsonObject, asking: Asking): Promise<unkno
   const what = isStdin ? 'Send input to a running command' : 'Run a command'
   const detail = {
     ...(host === '' ? {} : { url: `${asText(asObject(network)['protocol'])}://${host}` }),
-    ...{ tool: 'command', kind: 'execute', command, cwd, reason },
-    ...(isStdin ? { input: params } : {}),
+    ...{ kind: 'execute', cwd, reason },
+    // What is sent to a command is not that command.
+    ...(isStdin ? { tool: 'stdin', input: params } : { tool: 'command', command }),
   }
   const question = host === '' ? `${what}: ${asText(command)}` : `Connect to ${host}`
   // What is sent to a running command is different each time.
