@@ -58,7 +58,7 @@ export async function askClient(
       throw new sdk.RequestError(number, message, { code })
     },
   )
-  if ('result' in answer) return (answer.result ?? {}) as object
+  if ('result' in answer) return answer.result ?? {}
   const { code, message, data } = answer.error
   throw new sdk.RequestError(code, message, data)
 }
