@@ -1,5 +1,6 @@
 /** All views, by the first part of the address. A new view is a folder and a line here. */
 import type { ComponentType } from 'preact'
+import { Browsers } from './browsers/browsers.tsx'
 import { Home } from './home/home.tsx'
 import { NewSession } from './new-session/new-session.tsx'
 import { ReloadTest } from './reload-test/reload-test.tsx'
@@ -39,6 +40,13 @@ export const VIEWS: readonly View[] = [
     title: 'Sessions',
     icon: 'M2.5 4h11M2.5 8h11M2.5 12h11',
     component: Sessions,
+  },
+  {
+    name: 'browsers',
+    label: 'Browsers',
+    title: 'Browsers',
+    icon: 'M2 3h12v10H2zM2 6h12M4 4.5h.01M6 4.5h.01',
+    component: Browsers,
   },
   {
     name: 'reload-test',

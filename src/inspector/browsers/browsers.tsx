@@ -1,0 +1,136 @@
+/** The browsers of this node: their state, and the sessions on each with a picture. */
+import { useEffect } from 'preact/hooks'
+import { Ago, Empty, Problem, SessionName, Tag } from '../shared/parts.tsx'
+import { plural } from '../shared/moment.ts'
+import { usePolled } from '../shared/polled.ts'
+import { href, sessionHref } from '../shared/router.ts'
+import { shownName } from '../shared/shown-text.ts'
+import {
+  BROWSERS_MS,
+  bytes,
+  pagesOf,
+  readBrowsers,
+  type BrowserRow,
+  type BrowserTenancy,
+} from './browser-list.ts'
+import { BrowserSession } from './browser-session.tsx'
+import { Picture } from './picture.tsx'
+
+const PICTURE_MS = 5_000
+
+export function Browsers({ path: [, session = ''] }: { readonly path: readonly string[] }) {
+  return session === '' ? <AllBrowsers /> : <OneSession session={session} />
+}
+
+function AllBrowsers() {
+  const { value, problem } = usePolled(readBrowsers, BROWSERS_MS)
+  const browsers = value?.browsers ?? []
+  return (
+    <div class="page browsers">
+      <header class="view-head">
+        <h1>Browsers</h1>
+        {value === null ? null : (
+          <span class="muted" role="status">
+            {plural(browsers.length, 'browser')}
+            {value.node === null ? '' : ` on node ${shownName(value.node)}`}
+          </span>
+        )}
+      </header>
+      {problem === null ? null : <Problem>{problem}</Problem>}
+      {value !== null && browsers.length === 0 ? <NoBrowsers /> : null}
+      {browsers.map((browser) => (
+        <Browser key={`${browser.name} ${browser.startedAt}`} browser={browser} />
+      ))}
+    </div>
+  )
+}
+
+function NoBrowsers() {
+  return (
+    <div class="empty-state">
+      <p>No browser runs now.</p>
+      <p class="muted">
+        Start the server with <code>--browser chromium</code> and connect a client of the Chrome
+        DevTools Protocol to <code>/cdp/chromium</code>. The browser starts with its first client,
+        and stops a minute after the last has left.
+      </p>
+    </div>
+  )
+}
+
+function Browser({ browser }: { readonly browser: BrowserRow }) {
+  const { name, health, pid, memoryBytes, sessions, clients, pages, startedAt, open } = browser
+  const hidden = sessions - open.length
+  return (
+    <section class="browser" aria-label={`Browser ${shownName(name)}`}>
+      <div class="browser-head">
+        <h2>{shownName(name)}</h2>
+        <Tag tone={health === 'good' ? 'good' : 'bad'}>
+          {health === 'good' ? 'healthy' : 'does not answer'}
+        </Tag>
+        <span class="muted">
+          {[
+            plural(sessions, 'session'),
+            plural(clients, 'client'),
+            plural(pages, 'page'),
+            ...(memoryBytes === null ? [] : [bytes(memoryBytes)]),
+            ...(pid === null ? ['external'] : [`process ${pid}`]),
+          ].join(' · ')}{' '}
+          · started <Ago at={startedAt} />
+        </span>
+      </div>
+      {open.length === 0 && hidden <= 0 ? <Empty>No session uses it now.</Empty> : null}
+      <div class="browser-cards">
+        {open.map((tenancy) => (
+          <SessionCard key={tenancy.session} tenancy={tenancy} />
+        ))}
+      </div>
+      {hidden > 0 ? <p class="muted">{plural(hidden, 'session')} that you may not see.</p> : null}
+    </section>
+  )
+}
+
+function SessionCard({ tenancy }: { readonly tenancy: BrowserTenancy }) {
+  const { session, key, clients } = tenancy
+  const pages = pagesOf(tenancy)
+  const [page] = pages
+  return (
+    <a class="browser-card" data-row href={href(['browsers', session])}>
+      {page === undefined ? (
+        <div class="picture none">no page</div>
+      ) : (
+        <Picture session={session} page={page} everyMs={PICTURE_MS} />
+      )}
+      <span class="browser-card-name">
+        <SessionName id={session} name={key} />
+      </span>
+      <span class="muted small one-line">
+        <bdi>{shownName(page?.title || page?.url || 'no page')}</bdi>
+      </span>
+      <span class="muted small">
+        {plural(clients, 'client')} · {plural(pages.length, 'page')}
+      </span>
+    </a>
+  )
+}
+
+function OneSession({ session }: { readonly session: string }) {
+  useEffect(() => {
+    document.title = 'Browser session – Holdfast'
+  }, [])
+  return (
+    <div class="page browsers">
+      <header class="view-head">
+        <a class="back" href={href(['browsers'])}>
+          ← Browsers
+        </a>
+        <h1 class="mono one-line">{shownName(session)}</h1>
+        <span class="spring" />
+        <a class="button" href={sessionHref(session)}>
+          Open the session
+        </a>
+      </header>
+      <BrowserSession session={session} />
+    </div>
+  )
+}
