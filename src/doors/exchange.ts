@@ -203,7 +203,17 @@ export class Exchange {
   }
 
   async #readJson(): Promise<unknown> {
-    if (!hasBody(this.request)) return {}
+    const text = await this.jsonText()
+    try {
+      return text === '' ? {} : JSON.parse(text)
+    } catch {
+      throw new HoldfastError('bad_request', 'the body is not JSON')
+    }
+  }
+
+  /** A body that says that it is JSON; empty, if there is none. */
+  async jsonText(): Promise<string> {
+    if (!hasBody(this.request)) return ''
     const type = this.request.headers['content-type'] ?? ''
     if (type !== JSON_TYPE && !/^application\/json *(;|$)/i.test(type)) {
       throw new HoldfastError(
@@ -213,11 +223,7 @@ export class Exchange {
     }
     const bytes = await this.body()
     if (!isUtf8(bytes)) throw new HoldfastError('bad_request', 'the body is not UTF-8')
-    try {
-      return bytes.length === 0 ? {} : JSON.parse(bytes.toString())
-    } catch {
-      throw new HoldfastError('bad_request', 'the body is not JSON')
-    }
+    return bytes.toString()
   }
 
   /** The whole body as it came, however often it is asked for. */
@@ -310,7 +316,8 @@ export class Exchange {
   write(text: string | Uint8Array): Promise<void> | void {
     const { response } = this
     const data = typeof text === 'string' ? Buffer.from(text) : text
-    if (response.destroyed || response.write(data)) return
+    const isOver = response.destroyed || response.writableEnded
+    if (isOver || response.write(data)) return
     const release = this.#wait(data)
     return this.#drained().then(release)
   }

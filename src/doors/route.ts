@@ -46,7 +46,7 @@ export type Route = {
    * there before `handle` runs. Null, or left out: any node can answer.
    */
   readonly session?: (exchange: Exchange) => SessionRef | null | Promise<SessionRef | null>
-  /** The node that a request is for, if only that one can answer it. */
+  /** The node that a request is for, if only that one can answer it: any other refuses it. */
   readonly node?: (exchange: Exchange) => string | null
   readonly handle: (exchange: Exchange) => Promise<void> | void
 }

@@ -1,7 +1,7 @@
 /**
- * The ACP door in the server: sockets at `/acp`. Whose a connection is shows in its request; what
- * the sessions on it are opened with by default may be in its query, for clients that can be given
- * nothing but an address.
+ * The ACP door in the server: connections at `/acp`, over WebSockets and over streamable HTTP.
+ * Whose a connection is shows in its request; what the sessions on it are opened with by default
+ * may be in its query, for clients that can be given nothing but an address.
  */
 import type { IncomingMessage } from 'node:http'
 import {
@@ -15,17 +15,18 @@ import {
 } from '../core/index.ts'
 import { principalsOf } from '../core/access.ts'
 import type { ConnectionDefaults } from '../doors/acp/client-end.ts'
-import { AcpConnection, MESSAGE_BYTES_MAX } from '../doors/acp/connection.ts'
+import { AcpConnection, MESSAGE_BYTES_MAX, type AcpSocket } from '../doors/acp/connection.ts'
 import type { Hub } from '../doors/connect/hub.ts'
 import type { ServerContext } from '../doors/exchange.ts'
 import { reportRefusal } from '../doors/refusals.ts'
 import { bearerToken, type AccessPolicy } from './access.ts'
+import { AcpHttp, type Connect } from './acp-http.ts'
 import { drainingError } from './forwarding/forwarder.ts'
 import type { Upgrade } from './forwarding/request-forwarder.ts'
 import { refuseSocket } from './http-server.ts'
 import { SERVER_LIMITS } from './limits.ts'
-import { MESSAGE_CHUNKS_MAX, socketOpener, type WebSocketEnd } from './upgrade.ts'
-import { WatchedSockets } from './watched-sockets.ts'
+import { MESSAGE_CHUNKS_MAX, socketOpener } from './upgrade.ts'
+import { WatchedSockets, type WatchedSocket } from './watched-sockets.ts'
 
 export const ACP_PATH = '/acp'
 
@@ -35,11 +36,18 @@ export type AcpEntranceOptions = {
   readonly context: Pick<ServerContext, 'holdfast' | 'positions' | 'isDraining'>
 }
 
+type Entry = Pick<
+  ConstructorParameters<typeof AcpConnection>[0],
+  'caller' | 'defaults' | 'forwarding'
+> & { readonly token: string | undefined }
+
 export class AcpEntrance {
   readonly #options: AcpEntranceOptions
   readonly #diagnose: Diagnose
   readonly #openSocket: ReturnType<typeof socketOpener>
-  readonly #sockets: WatchedSockets
+  readonly #sockets: WatchedSockets<AcpSocket & WatchedSocket>
+  /** Connections that are not sockets. */
+  readonly http: AcpHttp
   readonly #connections = new Set<AcpConnection>()
 
   constructor(options: AcpEntranceOptions) {
@@ -54,6 +62,11 @@ export class AcpEntrance {
     const { pingMs, deadMs } = hub.limits
     const { unreadTotalBytesMax } = SERVER_LIMITS
     this.#sockets = new WatchedSockets({ pingMs, deadMs, unreadTotalBytesMax })
+    const connect: Connect = (streams, { request, caller }) => {
+      const entry = this.#entryOf(request, caller)
+      return this.#connect(streams, entry, this.#count(entry.caller))
+    }
+    this.http = new AcpHttp(connect, hub.limits.newcomersMax)
   }
 
   get count(): number {
@@ -74,63 +87,68 @@ export class AcpEntrance {
 
   #enter(upgrade: Upgrade): void {
     const { request, stream } = upgrade
-    const { access, context } = this.#options
+    const { access } = this.#options
     const token = bearerToken(request.headers)
     const caller = access.authorize(request, 'session.read', token)
-    if (caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
-    const defaults = defaultsIn(request)
-    const { usage } = context.holdfast.authority
+    const entry = this.#entryOf(request, caller)
     // One that is forwarded is counted by the node that the client is connected to.
-    const isCounted = !access.isForwarded(request)
-    const uncount = isCounted ? usage.ofCaller(caller.access)?.take('sockets') : undefined
+    const uncount = access.isForwarded(request) ? null : this.#count(entry.caller)
     // When the socket is closed, or was never opened.
-    if (uncount !== undefined) stream.once('close', uncount)
-    const path = request.url ?? ACP_PATH
-    const headers: Record<string, string> = {}
-    if (token !== undefined) headers['authorization'] = `Bearer ${token}`
-    const forwarding = { path, headers }
+    if (uncount !== null) stream.once('close', uncount)
     this.#openSocket(upgrade, (end) => {
       end.heardAt = performance.now()
-      return this.#connect(end, { caller, defaults, forwarding, token })
+      const connection = this.#connect(end, entry)
+      return {
+        receive: (data: Buffer, isBinary: boolean) => connection.receive(data, isBinary),
+        closed: (code: number) => connection.closed(code),
+      }
     })
   }
 
+  /** What a request says of the connection that it opens. */
+  #entryOf(request: IncomingMessage, caller: Caller | null): Entry {
+    if (caller === null) throw new HoldfastError('unauthorized', 'a good token is needed')
+    const token = bearerToken(request.headers)
+    const headers: Record<string, string> = {}
+    if (token !== undefined) headers['authorization'] = `Bearer ${token}`
+    const forwarding = { path: request.url ?? ACP_PATH, headers }
+    return { caller, token, defaults: defaultsIn(request), forwarding }
+  }
+
+  #count(caller: Caller): (() => void) | null {
+    const { usage } = this.#options.context.holdfast.authority
+    return usage.ofCaller(caller.access)?.take('sockets') ?? null
+  }
+
   #connect(
-    end: WebSocketEnd,
-    {
-      caller,
-      token,
-      ...entry
-    }: Pick<
-      ConstructorParameters<typeof AcpConnection>[0],
-      'caller' | 'defaults' | 'forwarding'
-    > & { readonly token: string | undefined },
-  ) {
+    end: AcpSocket & WatchedSocket,
+    { caller, token, ...entry }: Entry,
+    uncount: (() => void) | null = null,
+  ): AcpConnection {
     const { hub, access, context } = this.#options
     const { holdfast, positions, isDraining } = context
     let release: (() => void) | null = null
+    const forget = (): void => {
+      release?.()
+      this.#sockets.delete(end)
+      this.#connections.delete(connection)
+    }
     const connection: AcpConnection = new AcpConnection({
       ...{ ...entry, caller, hub, isDraining, socket: end },
       holdfast: holdfast.as(caller.by, caller.access),
       positions: principalsOf(caller) === null ? null : positions,
-      onEnd: () => this.#forget(connection, end, release),
+      onEnd: () => {
+        uncount?.()
+        forget()
+      },
     })
     const revoked = new HoldfastError('unauthorized', 'the token is no longer good for this')
     release = access.hold(token, scopesOf(caller), () => connection.refuse(revoked))
     this.#sockets.add(end)
     this.#connections.add(connection)
     // Its token was revoked meanwhile.
-    if (connection.isOver) this.#forget(connection, end, release)
-    return {
-      receive: (data: Buffer, isBinary: boolean) => connection.receive(data, isBinary),
-      closed: (code: number) => connection.closed(code),
-    }
-  }
-
-  #forget(connection: AcpConnection, end: WebSocketEnd, release: (() => void) | null): void {
-    release?.()
-    this.#sockets.delete(end)
-    this.#connections.delete(connection)
+    if (connection.isOver) forget()
+    return connection
   }
 
   close(): void {

@@ -5,13 +5,13 @@ import { METHODS } from '../doors/route.ts'
 /** The last two lines are for what OpenAI's client sends by itself. */
 const REQUEST_HEADERS = [
   'authorization, content-type, idempotency-key, prefer, last-event-id',
-  'x-session-key, x-session-busy, x-session-wait-ms',
+  'x-session-key, x-session-busy, x-session-wait-ms, acp-connection-id, acp-session-id',
   'x-stainless-retry-count, x-stainless-timeout, x-stainless-lang, x-stainless-os',
   'x-stainless-package-version, x-stainless-runtime, x-stainless-runtime-version, x-stainless-arch',
 ].join(', ')
 const ANSWER_HEADERS = [
   'Location, Content-Location, Retry-After, Retry-After-Ms, X-Should-Retry, X-Request-Id',
-  'X-Next-Before',
+  'X-Next-Before, Acp-Connection-Id',
 ].join(', ')
 
 /** How long a browser may remember the answer to a preflight, in seconds. */

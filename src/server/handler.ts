@@ -157,7 +157,7 @@ export class RequestHandler {
     const connectionsMax = connectionsFor(descriptorLimit(), cluster !== undefined)
     this.connections = new Connections(connectionsMax, diagnose)
     this.#recorder = new Recorder(this.#context)
-    this.#router = new Router(serverRoutes(this.#recorder))
+    this.#router = new Router(serverRoutes(this.#recorder, () => this.#acp.http))
     this.#hub = new Hub({
       holdfast,
       gate: this.access,

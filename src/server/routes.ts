@@ -29,6 +29,8 @@ import { Kind, Type } from '../schema/typebox.ts'
 import * as bodies from '../wire/bodies.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
 import { VERSION } from '../wire/version.ts'
+import type { AcpHttp } from './acp-http.ts'
+import { acpRoutes } from './acp-routes.ts'
 import { browserRoutes } from './browser-routes.ts'
 import { drainingError } from './forwarding/forwarder.ts'
 import { inspectorAsset, inspectorPage, PAGE_POLICY } from './inspector-page.ts'
@@ -71,13 +73,14 @@ export const NATIVE_ROUTES = [
   ...logRoutes,
 ]
 
-export function serverRoutes(recorder: Recorder): readonly Route[] {
+export function serverRoutes(recorder: Recorder, acp: () => AcpHttp): readonly Route[] {
   let document = ''
   const all: readonly Route[] = [
     ...NATIVE_ROUTES,
     ...openAiRoutes(),
     ...statsRoutes(recorder),
     ...browserRoutes,
+    ...acpRoutes(acp),
     ...routes({
       'GET /': {
         name: 'getInspector',

@@ -5,6 +5,11 @@
 import { largestBeyond } from '../doors/cdp/limits.ts'
 import type { WebSocketEnd } from './upgrade.ts'
 
+export type WatchedSocket = Pick<
+  WebSocketEnd,
+  'heardAt' | 'isPaused' | 'bufferedBytes' | 'ping' | 'cut' | 'cutSlow'
+>
+
 export type WatchLimits = {
   /** Silence after which a ping is sent, and after which the connection is given up. */
   readonly pingMs: number
@@ -12,9 +17,9 @@ export type WatchLimits = {
   readonly unreadTotalBytesMax: number
 }
 
-export class WatchedSockets {
+export class WatchedSockets<End extends WatchedSocket = WebSocketEnd> {
   readonly #limits: WatchLimits
-  readonly #open = new Set<WebSocketEnd>()
+  readonly #open = new Set<End>()
   readonly #timer: NodeJS.Timeout
 
   /** `besides`: what else is looked at as often. */
@@ -27,15 +32,15 @@ export class WatchedSockets {
     this.#timer = setInterval(watch, limits.pingMs / 3).unref()
   }
 
-  get all(): readonly WebSocketEnd[] {
+  get all(): readonly End[] {
     return [...this.#open]
   }
 
-  add(end: WebSocketEnd): void {
+  add(end: End): void {
     this.#open.add(end)
   }
 
-  delete(end: WebSocketEnd): void {
+  delete(end: End): void {
     this.#open.delete(end)
   }
 
@@ -50,7 +55,7 @@ export class WatchedSockets {
       else if (now - end.heardAt > pingMs) end.ping()
     }
     // Each has a bound, but many that do not read could still fill the memory together.
-    const unread = ({ bufferedBytes }: WebSocketEnd): number => bufferedBytes
+    const unread = ({ bufferedBytes }: End): number => bufferedBytes
     for (const end of largestBeyond(this.#open, unread, unreadTotalBytesMax)) end.cutSlow()
   }
 

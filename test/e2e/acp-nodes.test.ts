@@ -2,7 +2,7 @@
 import { builtinAgents, HoldfastError } from 'holdfast'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import type { Agent } from '../../src/runners/function.ts'
-import { selected, StockClient } from '../support/acp-client.ts'
+import { selected, StockClient, type StockOptions } from '../support/acp-client.ts'
 import { shimHere } from '../support/acp-shim.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
@@ -30,8 +30,8 @@ async function start(): Promise<void> {
   near = await serve(options)
 }
 
-async function connect(server: TestServer): Promise<StockClient> {
-  const client = await StockClient.connect(server.url)
+async function connect(server: TestServer, options: StockOptions = {}): Promise<StockClient> {
+  const client = await StockClient.connect(server.url, options)
   ends.push(() => client.close())
   return client
 }
@@ -95,6 +95,48 @@ describe('at the node that does not own the session', () => {
     await other.request('session/load', load)
     expect(await other.prompt(id, 'here')).toMatchObject({ stopReason: 'end_turn' })
     await until(() => other.said() === 'here')
+  })
+
+  it('a client over HTTP has all that, whichever node its requests come to', async () => {
+    await start()
+    // A load balancer that knows nothing of connections.
+    let requests = 0
+    const anyNode: typeof fetch = (input, init) => {
+      requests += 1
+      const { port } = requests % 2 === 0 ? near.server : far.server
+      const url = new URL(input instanceof Request ? input.url : input)
+      url.port = String(port)
+      return fetch(url, init)
+    }
+    const owner = await connect(far)
+    const id = await owner.open({ key: 'k', agent: 'ask' })
+    const other = await connect(near, { transport: 'http', fetch: anyNode })
+    expect(await other.open({ key: 'k' })).toBe(id)
+    const prompt = other.prompt(id, 'x')
+    const [first, second] = [await owner.nextAsk(), await other.nextAsk()]
+    second.answer(selected('allow'))
+    expect(await prompt).toMatchObject({ stopReason: 'end_turn' })
+    await until(() => first.isCancelled() && owner.said() === 'x' && other.said() === 'x')
+    const there = await owner.open({ key: 'w', agent: 'waits' })
+    await other.request('session/load', { sessionId: there, cwd: '/', mcpServers: [] })
+    const long = other.prompt(there, 'y')
+    await until(() => other.said().endsWith('waiting '))
+    await other.notify('session/cancel', { sessionId: there })
+    expect(await long).toMatchObject({ stopReason: 'cancelled' })
+    const running = other.prompt(there, 'z').catch(() => null)
+    await until(() => other.said().endsWith('waiting waiting '))
+    // The node that has its session is told when one of its streams is cut.
+    const { attachments } = (await far.holdfast.authority.open(there)).session
+    expect(attachments).toHaveLength(2)
+    other.cutStream(there)
+    await until(async () => {
+      const { session } = await far.holdfast.authority.open(there)
+      return session.attachments.some(({ state }) => state === 'detached')
+    })
+    await running
+    await other.request('session/load', { sessionId: there, cwd: '/', mcpServers: [] })
+    await until(() => other.said('user_message_chunk', there).endsWith('z'))
+    expect((await other.request('session/list', {})).sessions).toHaveLength(2)
   })
 
   it('an editor on stdio goes on when the owner has gone', async () => {

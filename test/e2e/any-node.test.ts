@@ -301,6 +301,25 @@ const VISITS: Readonly<Record<string, Visit>> = {
     return [`/v1/stats?node=${node}`, {}, { body: { node } }]
   },
   listNodes: local('/v1/nodes'),
+  postAcpMessage: async () => {
+    const body = { jsonrpc: '2.0', id: 1, method: 'session/list', params: {} }
+    return ['/acp', { body, headers: await acpConnection() }, { status: 202 }]
+  },
+  streamAcpMessages: async () => {
+    const headers = { ...(await acpConnection()), 'acp-session-id': 'none' }
+    // A stream of a session ends when the next one is opened.
+    const again = () => owner.call('GET', '/acp', { headers }).catch(() => null)
+    void again().then(again)
+    return ['/acp', { headers }, { status: 200 }]
+  },
+  closeAcpConnection: async () => ['/acp', { headers: await acpConnection() }, { status: 202 }],
+}
+
+/** A connection of an ACP client to `owner`, over HTTP. */
+async function acpConnection(): Promise<Readonly<Record<string, string>>> {
+  const body = { jsonrpc: '2.0', id: 0, method: 'initialize', params: { protocolVersion: 1 } }
+  const { headers } = await owner.call('POST', '/acp', { body })
+  return { 'acp-connection-id': headers.get('acp-connection-id') ?? '' }
 }
 
 /** The path of a browser session on `owner`, whose client stays. */
@@ -332,7 +351,7 @@ async function linked() {
 }
 
 describe('a request that comes to a node which does not own its session', () => {
-  const routes = serverRoutes(undefined as never)
+  const routes = serverRoutes(undefined as never, undefined as never)
 
   it('is visited here for every route that there is', () => {
     expect(Object.keys(VISITS).toSorted()).toEqual(routes.map(({ name }) => name).toSorted())

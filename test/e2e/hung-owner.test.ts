@@ -49,7 +49,7 @@ afterAll(async () => {
   await database.close()
 })
 
-const ROUTES = serverRoutes(undefined as never).filter(({ path }) =>
+const ROUTES = serverRoutes(undefined as never, undefined as never).filter(({ path }) =>
   path.startsWith('/v1/sessions/:id'),
 )
 const BODIES: Readonly<Record<string, object>> = {

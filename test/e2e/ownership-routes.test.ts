@@ -28,7 +28,7 @@ beforeAll(async () => {
 })
 afterAll(() => servers.close())
 
-const ALL = serverRoutes(undefined as never)
+const ALL = serverRoutes(undefined as never, undefined as never)
 /** Those are tried in `ownership.test.ts`. */
 const ROUTES = ALL.filter(({ path }) => !path.startsWith('/v1/sessions/:id'))
 const PUBLIC = ROUTES.filter(({ operation }) => OPERATIONS[operation] === null)
@@ -111,6 +111,8 @@ const response = (rest = '') => named('response', (id) => [`/v1/responses/${id}$
 const said = (input: unknown, more: object = {}) => ({ body: { model: 'echo', input, ...more } })
 const turn = { role: 'user', content: 'x' }
 
+const INITIALIZE = { jsonrpc: '2.0', id: 0, method: 'initialize', params: { protocolVersion: 1 } }
+
 const ROWS: Readonly<Record<string, readonly Row[]>> = {
   createSession: [
     named('session', (id) => ['/v1/sessions', { body: { id } }]),
@@ -177,6 +179,9 @@ const ROWS: Readonly<Record<string, readonly Row[]>> = {
   getStats: ['administrators only'],
   listNodes: ['administrators only'],
   getOpenApi: [lists('/openapi.json')],
+  postAcpMessage: [{ without: () => [['/acp', { body: INITIALIZE }]] }],
+  streamAcpMessages: [lists('/acp')],
+  closeAcpConnection: [lists('/acp')],
 }
 
 it('every route has a row', () => {

@@ -5,6 +5,7 @@ import {
   type ClientConnection,
   type Stream,
 } from '@agentclientprotocol/sdk'
+import { createHttpStream } from '@agentclientprotocol/sdk/experimental/http-client'
 import { createWebSocketStream } from '@agentclientprotocol/sdk/experimental/ws-client'
 import { WebSocket } from 'ws'
 import { until } from './gate.ts'
@@ -20,7 +21,12 @@ export type Asked = {
 
 export type Update = { readonly session: string; readonly at: string; readonly update: any }
 
+export const TRANSPORTS = ['websocket', 'http'] as const
+
 export type StockOptions = {
+  readonly transport?: (typeof TRANSPORTS)[number]
+  /** How requests are sent over HTTP. */
+  readonly fetch?: typeof fetch
   readonly token?: string
   /** What comes after `/acp`. */
   readonly query?: string
@@ -32,10 +38,14 @@ export type StockOptions = {
 export type ClientAnswers = Readonly<Record<string, (params: any) => unknown>>
 
 export class StockClient {
+  /** Of clients that do not say. */
+  static transport: (typeof TRANSPORTS)[number] = 'websocket'
   readonly updates: Update[] = []
   readonly asked: Asked[] = []
   /** Cuts its connection, as if its process had been killed. */
   readonly kill: () => void
+  /** Ends the stream of a session, over HTTP, as a proxy in between may do. */
+  cutStream: (session: string) => void = () => undefined
   readonly #connection: ClientConnection
 
   constructor(stream: Stream, kill: () => void = () => undefined, answers: ClientAnswers = {}) {
@@ -69,9 +79,23 @@ export class StockClient {
   }
 
   static async connect(url: string, options: StockOptions = {}): Promise<StockClient> {
-    const { token, query = '', initialize = {}, answers } = options
+    const {
+      token,
+      query = '',
+      transport = StockClient.transport,
+      initialize = {},
+      answers,
+    } = options
     const headers: Record<string, string> = {}
     if (token !== undefined) headers['authorization'] = `Bearer ${token}`
+    if (transport === 'http') {
+      const requests = new KillableRequests(options.fetch)
+      const stream = createHttpStream(`${url}/acp${query}`, { headers, fetch: requests.fetch })
+      const stock = new StockClient(stream, requests.kill, answers)
+      stock.cutStream = requests.cutStream
+      await stock.initialize(initialize)
+      return stock
+    }
     const address = `${url.replace('http', 'ws')}/acp${query}`
     let socket: WebSocket | null = null
     class KilledSocket extends WebSocket {
@@ -137,6 +161,34 @@ export class StockClient {
 
   close(): void {
     this.#connection.close()
+  }
+}
+
+/** The requests of one client, which end all at once if its process is killed. */
+class KillableRequests {
+  readonly #process = new AbortController()
+  /** Each ends the stream of a session. */
+  readonly #ends = new Map<string, () => void>()
+  readonly #send: typeof fetch
+
+  constructor(send: typeof fetch = fetch) {
+    this.#send = send
+  }
+
+  readonly kill = (): void => this.#process.abort()
+
+  readonly cutStream = (session: string): void => this.#ends.get(session)?.()
+
+  readonly fetch: typeof fetch = async (input, init = {}) => {
+    const session = new Headers(init.headers).get('acp-session-id')
+    const own = init.signal ? [init.signal] : []
+    const signal = AbortSignal.any([this.#process.signal, ...own])
+    const response = await this.#send(input, { ...init, signal })
+    if (init.method !== 'GET' || session === null || response.body === null) return response
+    const body = new TransformStream<Uint8Array<ArrayBuffer>>({
+      start: (controller) => void this.#ends.set(session, () => controller.terminate()),
+    })
+    return new Response(response.body.pipeThrough(body), response)
   }
 }
 

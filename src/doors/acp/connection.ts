@@ -25,6 +25,7 @@ import { errorBody } from './errors.ts'
 import {
   rpcErrorText,
   methodUnknown,
+  notificationText,
   readRpcMessage,
   resultText,
   RpcError,
@@ -148,21 +149,22 @@ export class AcpConnection {
 
   /** A frame of the client. */
   receive(data: Buffer, isBinary: boolean): void {
-    if (this.isOver) return
-    const { bufferedBytesMax } = this.hub.limits
-    if (this.#socket.bufferedBytes > bufferedBytesMax + ANSWERS_BYTES_MAX) {
-      return this.refuse(new HoldfastError('too_slow', 'the client does not read its answers'))
-    }
     const text = isBinary ? '' : data.toString()
     try {
-      this.#take(readRpcMessage(text), text)
+      this.accept(readRpcMessage(text), text)
     } catch (thrown) {
       const id = thrown instanceof RpcError ? thrown.id : null
       void this.send(rpcErrorText(id, errorBody(thrown)))
     }
   }
 
-  #take(message: RpcMessage, text: string): void {
+  /** A message of the client. */
+  accept(message: RpcMessage, text: string): void {
+    if (this.isOver) return
+    const { bufferedBytesMax } = this.hub.limits
+    if (this.#socket.bufferedBytes > bufferedBytesMax + ANSWERS_BYTES_MAX) {
+      return this.refuse(new HoldfastError('too_slow', 'the client does not read its answers'))
+    }
     switch (message.type) {
       case 'response':
         return this.#answered(message, text)
@@ -295,11 +297,20 @@ export class AcpConnection {
 
   #notified({ method, params }: RpcNotification, text: string): void {
     if (method === '$/cancel_request') return this.#cancelRequest(params, text)
-    if (method !== 'session/cancel') return
-    const { sessionId } = readParams(method, params)
+    const isLost = method === SESSION_LOST && this.#socket.isForwarded === true
+    if (method !== 'session/cancel' && !isLost) return
+    const { sessionId } = readParams('session/cancel', params)
+    if (isLost) return this.loseSession(sessionId)
     const attachment = this.attachments.get(sessionId)
     if (attachment === undefined) return this.#tellPeers(sessionId, text)
     attachment.cancel().catch((thrown: unknown) => this.#reportFailure(thrown))
+  }
+
+  /** What the client was told of this session may not have arrived; the connection goes on. */
+  loseSession(sessionId: string): void {
+    this.#elsewhere.get(sessionId)?.send(notificationText(SESSION_LOST, { sessionId }))
+    this.#elsewhere.delete(sessionId)
+    this.attachments.get(sessionId)?.end('lose')
   }
 
   #cancelRequest(params: unknown, text: string): void {
@@ -380,6 +391,8 @@ const PEER_MESSAGE_BYTES_MAX = 33_554_432
 const PLACES_MAX = 1_024
 const OPENING: ReadonlySet<string> = new Set(['session/new', 'session/load', 'session/resume'])
 const LEAVING: ReadonlySet<string> = new Set(['session/close', 'session/delete'])
+/** From one node to another. */
+const SESSION_LOST = '_holdfast/session_lost'
 const NORMAL = 1000
 const ABNORMAL = 1006
 

@@ -12,7 +12,6 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import {
   asHoldfastError,
   HoldfastError,
-  invalid,
   type Cluster,
   type Holdfast,
   type SessionRef,
@@ -155,12 +154,11 @@ export class Forwarder implements SocketForwarder {
     }
   }
 
-  /** Null if it asks for this node, or for none. */
+  /** Null if it asks for this node, or for none, or for one that cannot be reached. */
   async #namedElsewhere(one: Forwardable): Promise<string | null> {
     const node = one.node()
     if (node === null || node === this.#holdfast.authority.node) return null
-    if ((await this.#urlOf(node)) === null) throw invalid('node', 'is no node that can be reached')
-    return node
+    return (await this.#urlOf(node)) === null ? null : node
   }
 
   /** What the handler refuses by itself is no failure of forwarding. */
