@@ -47,6 +47,7 @@ export const OPERATIONS = {
   'link.manage': 'manage',
   'audit.read': 'admin',
   'agent.read': 'watch',
+  'caller.read': 'watch',
   'browser.read': 'watch',
   'browser.use': 'talk',
   'server.look': null,

@@ -3,6 +3,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { recall } from './shared/memory.ts'
 import { Dialog } from './shared/dialog.tsx'
 import { followAsks, feedProblem, inbox, inboxProblem } from './shared/feeds.ts'
+import { followMe } from './shared/me.ts'
 import { Button, Field } from './shared/parts.tsx'
 import { address, href } from './shared/router.ts'
 import { tokenPrompt } from './shared/server.ts'
@@ -14,6 +15,7 @@ export function App() {
   const main = useRef<HTMLElement>(null)
   const isGuest = path[0] === 'session' && recall(`link:${path[1] ?? ''}`) !== null
   useEffect(() => followAsks(!isGuest), [isGuest])
+  useEffect(() => (isGuest ? undefined : followMe()), [isGuest])
   const place = path.slice(0, 2).join('/')
   const first = useRef(place)
   useEffect(() => {

@@ -1,5 +1,5 @@
 /** The routes of browsers, for people and programs that look on: not of the protocol itself. */
-import { HoldfastError } from '../core/index.ts'
+import { HoldfastError, invalid } from '../core/index.ts'
 import type { Exchange } from '../doors/exchange.ts'
 import { json, query, routes, sessionOfPath, visibleRef } from '../doors/route.ts'
 import { oneOf, orNull } from '../schema/contract.ts'
@@ -48,17 +48,31 @@ const SCREENSHOT_QUERY = query({
   page: Type.String({ description: 'The id of a page; by default the newest.' }),
 })
 
+const LIST_QUERY = query({
+  node: Type.String({ description: 'The node whose browsers are wanted; by default, any.' }),
+  session: Type.String({ description: 'A session: the node that has it answers.' }),
+})
+
 export const browserRoutes = routes({
   'GET /v1/browsers': {
     name: 'listBrowsers',
-    summary: 'The browsers that this node runs now',
+    summary: 'The browsers that a node runs now',
     operation: 'browser.read',
+    query: LIST_QUERY,
     answers: { 200: json('All of them.', BrowserList) },
+    node: ({ search }) => LIST_QUERY.read(search).node ?? null,
+    session: ({ search, holdfast }) => {
+      const { session } = LIST_QUERY.read(search)
+      return session === undefined ? null : visibleRef(holdfast.session(session), 'browser.read')
+    },
     handle: async (exchange) => {
       const { browsers, forwards, holdfast } = exchange.context
-      const node = forwards === undefined ? null : holdfast.authority.node
+      const { node } = holdfast.authority
+      const { node: wanted = node, session } = LIST_QUERY.read(exchange.search)
+      if (wanted !== node) throw invalid('node', 'is no node that can be reached')
+      if (session !== undefined) await exchange.holdfast.session(session).assertMay('browser.read')
       exchange.reply(200, {
-        node,
+        node: forwards === undefined ? null : node,
         browsers: (await browsers()?.browsers(exchange.holdfast)) ?? [],
       })
     },

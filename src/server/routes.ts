@@ -2,7 +2,7 @@
  * All routes of a server: the doors', and the few about the server itself. The OpenAPI 3.1 document
  * is made from the very table that routes requests.
  */
-import { asHoldfastError, HoldfastError } from '../core/index.ts'
+import { asHoldfastError, HoldfastError, SCOPES } from '../core/index.ts'
 import { negotiate, type Exchange, type ServerContext } from '../doors/exchange.ts'
 import { askRoutes } from '../doors/native/asks.ts'
 import { logRoutes } from '../doors/native/log.ts'
@@ -23,8 +23,8 @@ import {
   type Route,
   type Schema,
 } from '../doors/route.ts'
-import { OPERATIONS } from '../core/access.ts'
-import { orNull } from '../schema/contract.ts'
+import { DEFAULT_PRINCIPAL, OPERATIONS } from '../core/access.ts'
+import { oneOf, orNull } from '../schema/contract.ts'
 import { Kind, Type } from '../schema/typebox.ts'
 import * as bodies from '../wire/bodies.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
@@ -53,6 +53,11 @@ export const Problem = Type.Object({
   retryAfterMs: Type.Optional(Type.Integer()),
 })
 
+const Self = Type.Object({
+  principal: Type.String({ description: 'Whose its sessions are.' }),
+  scopes: Type.Array(oneOf(SCOPES), { description: 'With all that they include.' }),
+  version: Type.String({ description: 'Of the server.' }),
+})
 const Status = Type.Object({ status: text })
 const Readiness = Type.Object({ status: text, warnings: Type.Optional(Type.Array(text)) })
 const notReady = {
@@ -124,6 +129,18 @@ export function serverRoutes(recorder: Recorder, acp: () => AcpHttp): readonly R
           if (reason !== null) return exchange.refuse(reason)
           const warnings = exchange.context.warnings()
           exchange.reply(200, { status: 'ready', ...(warnings.length === 0 ? {} : { warnings }) })
+        },
+      },
+      'GET /v1/me': {
+        name: 'getCaller',
+        query: null,
+        summary: 'What the caller may do here',
+        operation: 'caller.read',
+        answers: { 200: json('As a page needs it that shows only what its user may do.', Self) },
+        handle: (exchange) => {
+          const { access } = exchange.holdfast
+          const principal = access?.principal ?? DEFAULT_PRINCIPAL
+          exchange.reply(200, { principal, scopes: access?.scopes ?? SCOPES, version: VERSION })
         },
       },
       'GET /v1/audit': {

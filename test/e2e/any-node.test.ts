@@ -285,7 +285,11 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const id = await conversation()
     return [`/v1/conversations/${id}/items`, {}, { body: { data: [{}, {}] } }]
   },
-  listBrowsers: local('/v1/browsers'),
+  listBrowsers: async () => {
+    const session = (await browsing()).split('/').at(-1) ?? ''
+    const { node } = owner.holdfast.authority
+    return [`/v1/browsers?session=${session}`, {}, { body: { node } }]
+  },
   getScreenshot: async () => [`${await browsing()}/screenshot`, {}, { status: 200 }],
   createBrowserTicket: async () => [`${await browsing()}/ticket`, { body: {} }, { status: 201 }],
   listModels: local('/v1/models'),
@@ -296,6 +300,7 @@ const VISITS: Readonly<Record<string, Visit>> = {
   getHealth: local('/health'),
   getReady: local('/ready'),
   getMetrics: local('/metrics'),
+  getCaller: local('/v1/me'),
   getStats: async () => {
     const { node } = owner.holdfast.authority
     return [`/v1/stats?node=${node}`, {}, { body: { node } }]

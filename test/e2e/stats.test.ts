@@ -117,8 +117,10 @@ describe('the charts of a server', () => {
   it('are also of a node that is named, and refused for one that is not there', async () => {
     const { node } = server.holdfast.authority
     expect((await server.call('GET', `/v1/stats?node=${node}`)).body.node).toBe(node)
-    const refused = await server.call('GET', '/v1/stats?node=none')
-    expect(refused).toMatchObject({ status: 422, body: { code: 'invalid_field', field: 'node' } })
+    for (const path of ['/v1/stats', '/v1/browsers']) {
+      const refused = await server.call('GET', `${path}?node=none`)
+      expect(refused).toMatchObject({ status: 422, body: { code: 'invalid_field', field: 'node' } })
+    }
     const { nodes } = (await server.call('GET', '/v1/nodes')).body
     expect(nodes).toEqual([
       expect.objectContaining({ id: node, isSelf: true, leaseUntil: null, forwards: 0 }),
@@ -142,6 +144,9 @@ describe('the charts of a server', () => {
       expect([path, await status(path, 'admin')]).toEqual([path, 200])
       expect([path, await status(path, 'manage')]).toEqual([path, 403])
     }
+    const headers = { authorization: 'Bearer hf_manage' }
+    const { body } = await guarded.call('GET', '/v1/me', { headers })
+    expect(body).toMatchObject({ principal: 'default', scopes: ['watch', 'manage'] })
     await guarded.close()
     await rm(folder, { recursive: true })
   })
@@ -239,6 +244,8 @@ describe('nodes of one store', () => {
     expect(await started(one, ids[1])).toBe(1)
     expect(await started(two, ids[0])).toBe(0)
     expect((await one.call('GET', '/v1/stats?node=gone')).status).toBe(422)
+    const { body: far } = await one.call('GET', `/v1/browsers?node=${ids[1]}`)
+    expect(far).toEqual({ node: ids[1], browsers: [] })
     await Promise.all([one.close(), two.close()])
   })
 })

@@ -34,7 +34,13 @@ export type BrowserList = { readonly node: string | null; readonly browsers: rea
 
 export const BROWSERS_MS = 3_000
 
-export const readBrowsers = (): Promise<BrowserList> => api.json('/v1/browsers')
+type Where = { readonly node: string } | { readonly session: string }
+
+/** Of a node, of the node that has a session, or of the node that answers. */
+export function readBrowsers(where?: Where): Promise<BrowserList> {
+  const query = where === undefined ? '' : `?${new URLSearchParams(where).toString()}`
+  return api.json(`/v1/browsers${query}`)
+}
 
 /** Null: no browser of the node has it. */
 export function tenancyOf({ browsers }: BrowserList, session: string) {

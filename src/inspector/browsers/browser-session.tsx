@@ -6,6 +6,7 @@ import { useState } from 'preact/hooks'
 import { usePolled } from '../shared/polled.ts'
 import { Button, CopyButton, Empty, Problem } from '../shared/parts.tsx'
 import { plural } from '../shared/moment.ts'
+import { may } from '../shared/me.ts'
 import { address, href } from '../shared/router.ts'
 import { shownName } from '../shared/shown-text.ts'
 import {
@@ -25,14 +26,11 @@ const PICTURE_MS = 2_000
 
 /** For a tab of a session, as well as for a view of its own. */
 export function BrowserSession({ session }: { readonly session: string }) {
-  const { value, problem } = usePolled(readBrowsers, BROWSERS_MS, session)
+  const { value, problem } = usePolled(() => readBrowsers({ session }), BROWSERS_MS, session)
   if (value === null)
     return problem === null ? <Empty>Loading…</Empty> : <Problem>{problem}</Problem>
   const found = tenancyOf(value, session)
-  if (found === null) {
-    const node = value.node === null ? '' : ' of this node'
-    return <Empty>No browser{node} has this session now.</Empty>
-  }
+  if (found === null) return <Empty>No browser has this session now.</Empty>
   return <OpenBrowserSession {...found} />
 }
 
@@ -99,9 +97,11 @@ function ShownPage({ session, page }: { readonly session: string; readonly page:
         <CopyButton text={page.url} label="Copy the address of the page">
           Copy
         </CopyButton>
-        <Button kind="primary" onClick={() => setByHand(true)}>
-          Take over
-        </Button>
+        {may('talk') === false ? null : (
+          <Button kind="primary" onClick={() => setByHand(true)}>
+            Take over
+          </Button>
+        )}
       </div>
       <Picture session={session} page={page} everyMs={PICTURE_MS} />
     </>

@@ -1,5 +1,6 @@
 /** The browsers of this node: their state, and the sessions on each with a picture. */
 import { useEffect } from 'preact/hooks'
+import { useNodes } from '../nodes/node-list.ts'
 import { Ago, Empty, Problem, SessionName, Tag } from '../shared/parts.tsx'
 import { plural } from '../shared/moment.ts'
 import { usePolled } from '../shared/polled.ts'
@@ -23,25 +24,41 @@ export function Browsers({ path: [, session = ''] }: { readonly path: readonly s
 }
 
 function AllBrowsers() {
-  const { value, problem } = usePolled(readBrowsers, BROWSERS_MS)
-  const browsers = value?.browsers ?? []
+  const nodes = useNodes()?.filter(({ isAlive }) => isAlive) ?? []
   return (
     <div class="page browsers">
       <header class="view-head">
         <h1>Browsers</h1>
-        {value === null ? null : (
-          <span class="muted" role="status">
-            {plural(browsers.length, 'browser')}
-            {value.node === null ? '' : ` on node ${shownName(value.node)}`}
-          </span>
-        )}
       </header>
+      {nodes.length < 2 ? (
+        <NodeBrowsers node={null} />
+      ) : (
+        nodes.map(({ id }) => <NodeBrowsers key={id} node={id} />)
+      )}
+    </div>
+  )
+}
+
+/** Each node runs browsers of its own. `node` null: there is one, or no other may be asked. */
+function NodeBrowsers({ node }: { readonly node: string | null }) {
+  const { value, problem } = usePolled(
+    () => readBrowsers(node === null ? undefined : { node }),
+    BROWSERS_MS,
+    node ?? '',
+  )
+  const browsers = value?.browsers ?? []
+  const isEmpty = value !== null && browsers.length === 0
+  const named = node ?? value?.node ?? null
+  return (
+    <>
+      {named === null ? null : <p class="node-name muted">Node {shownName(named)}</p>}
       {problem === null ? null : <Problem>{problem}</Problem>}
-      {value !== null && browsers.length === 0 ? <NoBrowsers /> : null}
+      {isEmpty && node === null ? <NoBrowsers /> : null}
+      {isEmpty && node !== null ? <Empty>No browser runs on this node now.</Empty> : null}
       {browsers.map((browser) => (
         <Browser key={`${browser.name} ${browser.startedAt}`} browser={browser} />
       ))}
-    </div>
+    </>
   )
 }
 
@@ -60,7 +77,6 @@ function NoBrowsers() {
 
 function Browser({ browser }: { readonly browser: BrowserRow }) {
   const { name, health, pid, memoryBytes, sessions, clients, pages, startedAt, open } = browser
-  const hidden = sessions - open.length
   return (
     <section class="browser" aria-label={`Browser ${shownName(name)}`}>
       <div class="browser-head">
@@ -74,18 +90,17 @@ function Browser({ browser }: { readonly browser: BrowserRow }) {
             plural(clients, 'client'),
             plural(pages, 'page'),
             ...(memoryBytes === null ? [] : [bytes(memoryBytes)]),
-            ...(pid === null ? ['external'] : [`process ${pid}`]),
+            ...(pid === null ? [] : [`process ${pid}`]),
           ].join(' · ')}{' '}
           · started <Ago at={startedAt} />
         </span>
       </div>
-      {open.length === 0 && hidden <= 0 ? <Empty>No session uses it now.</Empty> : null}
+      {open.length === 0 ? <Empty>No session uses it now.</Empty> : null}
       <div class="browser-cards">
         {open.map((tenancy) => (
           <SessionCard key={tenancy.session} tenancy={tenancy} />
         ))}
       </div>
-      {hidden > 0 ? <p class="muted">{plural(hidden, 'session')} that you may not see.</p> : null}
     </section>
   )
 }

@@ -34,7 +34,7 @@ type TokenPrompt = { readonly wasWrong: boolean; readonly enter: (token: string)
 export const tokenPrompt = signal<TokenPrompt | null>(null)
 
 export class InspectorApi extends HttpApi {
-  #token = recall('token')
+  readonly #token = signal(recall('token'))
   #entered: Promise<void> | null = null
 
   constructor() {
@@ -44,16 +44,16 @@ export class InspectorApi extends HttpApi {
 
   /** Entered once if the server requires one, and kept as long as the tab. */
   override get token(): string | null {
-    return this.#token
+    return this.#token.value
   }
 
   /** Resolves when there is another token than the refused one. */
   override async renewToken(refused: string | null): Promise<boolean> {
-    if (this.#token !== refused) return true
+    if (this.#token.peek() !== refused) return true
     this.#entered ??= new Promise((resolve) => {
       const enter = (token: string): void => {
         tokenPrompt.value = null
-        this.#token = token
+        this.#token.value = token
         this.#entered = null
         remember('token', token)
         resolve()
