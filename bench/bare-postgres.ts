@@ -1,10 +1,10 @@
 /** The very statements of a turn on PostgreSQL, grouped as Holdfast groups them, and nothing else. */
 import { openPostgresStore, type PostgresStore } from 'holdfast/postgres'
 import type { Append } from '../src/core/store.ts'
+import { INPUT } from './measure.ts'
 
 /** As many statements as Holdfast has under way. */
 export const IN_FLIGHT = 2
-export const INPUT = 'hello, is anybody there?'
 
 /** What a turn of the echo agent records: first that it began, then its answer and its end. */
 const BEGIN: Step = [{ type: 'turn.started', input: INPUT }]

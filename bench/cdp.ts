@@ -5,7 +5,8 @@
 import { WebSocket } from 'ws'
 import { startBareChromium } from '../test/support/bare-chromium.ts'
 import { Child } from './child.ts'
-import { drive, median, percentile, type Usage } from './measure.ts'
+import { drive, percentile, type Usage } from './measure.ts'
+import type { Results } from './results.ts'
 
 const IN_FLIGHT = 64
 const LARGE_CHARS = 5_000_000
@@ -13,7 +14,7 @@ const LARGE_CHARS = 5_000_000
 export type CdpBench = {
   readonly seconds: number
   readonly rounds: number
-  readonly verdict: (what: string, value: number, target: string, reached: boolean) => void
+  readonly results: Results
 }
 
 type Message = { readonly id?: number; readonly result?: Readonly<Record<string, string>> }
@@ -118,7 +119,7 @@ function describe(name: string, { p50, perSecond, down, up, cpuMicros }: Figures
   ].join(', ')
 }
 
-export async function benchCdp({ seconds, rounds, verdict }: CdpBench): Promise<void> {
+export async function benchCdp({ seconds, rounds, results }: CdpBench): Promise<void> {
   console.log(
     '\nCDP: round trips of 1+1 and large messages, direct, through a raw proxy, and here:',
   )
@@ -149,27 +150,24 @@ export async function benchCdp({ seconds, rounds, verdict }: CdpBench): Promise<
     await holdfast.stop()
     await bare.close()
   }
-  judge(figures, verdict)
+  judge(figures, results)
 }
 
 /** The median over the rounds of Holdfast's figure by the raw proxy's of the same round. */
 function judge(
   figures: Record<(typeof PLACES)[number], readonly Figures[]>,
-  verdict: CdpBench['verdict'],
+  results: Results,
 ): void {
-  const ratio = (name: keyof Figures): number =>
-    median(
-      figures.Holdfast.map(
-        (ours, n) => ours[name] / (figures['raw proxy'][n]?.[name] ?? ours[name]),
-      ),
-    )
-  const [latency, throughput] = [ratio('p50'), ratio('perSecond')]
-  const [down, up] = [ratio('down'), ratio('up')]
-  verdict('CDP latency, of a raw proxy', latency, '<= 1.1', latency <= 1.1)
-  verdict('CDP throughput, of a raw proxy', throughput, '>= 0.9', throughput >= 0.9)
-  verdict('CDP 5 MB down, time of a raw proxy', down, '<= 1.1', down <= 1.1)
-  verdict('CDP 5 MB up, time of a raw proxy', up, '<= 1.1', up <= 1.1)
+  const ratios = (place: 'Chromium' | 'raw proxy', name: keyof Figures): readonly number[] =>
+    figures.Holdfast.map((ours, n) => ours[name] / (figures[place][n]?.[name] ?? ours[name]))
+  results.judge('CDP round trip, of direct Chromium', ratios('Chromium', 'p50'), { most: 1.2 })
+  results.judge('CDP round trip, of a raw proxy', ratios('raw proxy', 'p50'), { most: 1.1 })
+  const inFlight = `CDP commands, ${IN_FLIGHT} in flight`
+  results.judge(`${inFlight}, of direct Chromium`, ratios('Chromium', 'perSecond'), { least: 1 })
+  results.judge(`${inFlight}, of a raw proxy`, ratios('raw proxy', 'perSecond'), { least: 0.9 })
+  results.judge('CDP 5 MB down, time of direct Chromium', ratios('Chromium', 'down'), { most: 1 })
+  results.judge('CDP 5 MB up, time of direct Chromium', ratios('Chromium', 'up'), { most: 1 })
   const grown = Math.min(...figures.Holdfast.slice(1).map(({ grownBytes }) => grownBytes)) / 1e6
   if (figures.Holdfast.length > 1)
-    verdict('CDP memory grown in a round, MB', grown, '< 50', grown < 50)
+    results.judge('CDP memory grown in a round, MB', grown, { most: 50 })
 }

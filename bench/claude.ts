@@ -12,6 +12,7 @@ import { offline, programOf } from '../test/support/real-agents.ts'
 import { StubModel } from '../test/support/stub-model.ts'
 import { Child } from './child.ts'
 import { median } from './measure.ts'
+import type { Results } from './results.ts'
 
 /** When a turn said its first word, and when it was over, in milliseconds after its start. */
 type Times = { readonly first: number; readonly end: number }
@@ -19,7 +20,7 @@ type Times = { readonly first: number; readonly end: number }
 type Options = {
   readonly folder: string
   readonly rounds: number
-  readonly verdict: (what: string, value: number, target: string, reached: boolean) => void
+  readonly results: Results
 }
 
 const TURNS_PER_ROUND = 30
@@ -30,7 +31,7 @@ const WARM_UP = 5
  */
 const THINK_MS = [0, 200]
 
-export async function benchClaude({ folder, rounds, verdict }: Options): Promise<void> {
+export async function benchClaude({ folder, rounds, results }: Options): Promise<void> {
   const model = await StubModel.start()
   model.answer = () => 'one two three four five'
   const bare = await BareClaude.start(join(folder, 'bare'), model.url)
@@ -46,7 +47,7 @@ export async function benchClaude({ folder, rounds, verdict }: Options): Promise
         const figures = `alone ${alone?.toFixed(1)} ms, holdfast ${ours?.toFixed(1)} ms`
         console.log(`  ${moment.padEnd(5)}  ${figures}      ratio ${ratio.toFixed(2)}`)
         if (thinkMs === 0) continue
-        verdict(`warm turn of Claude Code, ${moment}, of it alone`, ratio, '<= 1.15', ratio <= 1.15)
+        results.judge(`warm turn of Claude Code, ${moment}, of it alone`, ratio, { most: 1.15 })
       }
     }
   } finally {

@@ -3,25 +3,27 @@
  * key is always used with the same one of the tokens, if there are any.
  */
 import { Agent, request } from 'node:http'
-import { drive } from './measure.ts'
+import type { LoadOrder } from './http-load.ts'
+import { drive, INPUT } from './measure.ts'
 
-const [port = '', callers = '', keys = '', seconds = '', ...tokens] = process.argv.slice(2)
-const agent = new Agent({ keepAlive: true, maxSockets: Number(callers) })
+const order = JSON.parse(process.argv[2] ?? '{}') as LoadOrder
+const { port, callers, keys, seconds, path = '/v1/keys/KEY/turns', tokens = [] } = order
+const agent = new Agent({ keepAlive: true, maxSockets: callers })
 const run = Math.random().toString(36).slice(2)
+const body = JSON.stringify({ input: INPUT })
 
 function turn(caller: number, n: number): Promise<void> {
-  const key = (caller + n * Number(callers)) % Number(keys)
-  const body = JSON.stringify({ input: 'hello, is anybody there?' })
+  const key = (caller + n * callers) % keys
   const token = tokens[key % tokens.length]
   const headers = {
     'content-type': 'application/json',
     'content-length': body.length,
     ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
   }
-  const path = `/v1/keys/${run}-${key}/turns`
+  const target = path.replace('KEY', `${run}-${key}`)
   return new Promise((resolve, reject) => {
     const sent = request(
-      { port, host: '127.0.0.1', method: 'POST', path, headers, agent },
+      { port, host: '127.0.0.1', method: 'POST', path: target, headers, agent },
       (answer) => {
         if (answer.statusCode !== 200) reject(new Error(`status ${answer.statusCode}`))
         answer.resume().on('end', resolve)
@@ -31,8 +33,8 @@ function turn(caller: number, n: number): Promise<void> {
   })
 }
 
-await drive(Number(callers), 1, turn)
+await drive(callers, 1, turn)
 process.send?.('warm')
 process.once('message', () => {
-  void drive(Number(callers), Number(seconds), turn).then((load) => process.send?.(load))
+  void drive(callers, seconds, turn).then((load) => process.send?.(load))
 })

@@ -1,140 +1,54 @@
 /**
- * `npm run bench`: what Holdfast costs, against the physical limit measured in the same run.
- * Figures of different machines do not compare; the ratios do.
+ * `npm run bench`: what Holdfast costs, against the physical limit and what a user could pick instead,
+ * measured in the same run. Figures of different machines do not compare; the ratios do.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { bareSqlite } from './bare-sqlite.ts'
 import { benchCdp } from './cdp.ts'
-import { Child } from './child.ts'
 import { benchClaude } from './claude.ts'
+import { compare } from './compare.ts'
 import { embedded } from './embedded.ts'
-import { describeLoad, median, perSecond, type Load, type Usage } from './measure.ts'
+import { benchHttp, benchLayers, benchPeers } from './http.ts'
+import { CALLERS } from './http-load.ts'
+import { describeLoad, perSecond } from './measure.ts'
 import { benchOwners } from './owners.ts'
 import { benchPostgres } from './postgres.ts'
+import { Results } from './results.ts'
 import { idleSessions, openLong } from './size.ts'
 import { benchSockets } from './sockets.ts'
 
-const HELP = `npm run bench -- [--seconds N] [--rounds N] [--only PART] [--part PART]
-    [--sessions N] [--events N] [--sockets N] [--idle N] [--lease MS]
-Parts for --only: http, embedded, owners, size, sockets, cdp, postgres, claude.
-Measures durable turns over HTTP and in process, what owners cost them, memory of idle sessions, opening a long one, and
-sockets (parts: fanout, recovery, idle) against bare ws and Socket.IO, which are installed into
-bench/peers for it; and the CDP door against Chromium and a raw proxy, with
-/usr/bin/chromium; and 1, 2 and 4 nodes on PostgreSQL (parts: turns, nodes-http, forwarding,
-failover, size); and a warm turn of Claude Code, which npm test installs. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
+const PARTS = {
+  http: 'durable turns over HTTP, of bare Node HTTP, and of it with a SQLite commit for each turn',
+  layers: 'the same without sync and without a log on disk',
+  peers: 'the same load on BullMQ, Restate and DBOS, which are installed into bench/peers',
+  embedded: 'durable turns in process, of a bare loop on SQLite',
+  owners: 'what tokens, principals and quotas cost a turn',
+  size: 'memory of idle sessions, and opening a long one',
+  sockets: 'fan-out, recovery and idle sockets (--part), of bare ws and Socket.IO',
+  cdp: 'the CDP door, of Chromium itself and of a raw proxy',
+  postgres: '1, 2 and 4 nodes: turns, nodes-http, forwarding, failover, size (--part)',
+  claude: 'a warm turn of Claude Code, of it alone',
+} as const
+type Part = keyof typeof PARTS
 
-const CALLERS = 64
-const verdicts: string[] = []
+const HELP = `npm run bench -- [--only PART] [--part PART] [--seconds N] [--rounds N] [--write FILE]
+npm run bench -- --compare REV [--seconds N] [--rounds N]
 
-function verdict(what: string, value: number, target: string, reached: boolean): void {
-  verdicts.push(
-    `${reached ? 'reached' : 'MISSED '}  ${what}: ${value.toFixed(2)} (to reach: ${target})`,
-  )
-}
+Parts for --only, all of them without it:
+${Object.entries(PARTS)
+  .map(([name, text]) => `  ${name.padEnd(9)} ${text}`)
+  .join('\n')}
 
-async function loadOn(port: number, keys: number, seconds: number, server: Child) {
-  const client = new Child('load', [port, CALLERS, keys, seconds].map(String))
-  await client.next()
-  await server.ask<Usage>('reset')
-  const load = await client.ask<Load>('go')
-  const usage = await server.ask<Usage>('usage')
-  await client.stop()
-  return { load, usage }
-}
+--compare REV  builds an older commit and measures it and this checkout in turn
+--write FILE   also writes the tables to FILE (all parts: bench/results.md)
+--seconds 5, --rounds 3; size: --sessions 100000, --events 1000000; sockets: --sockets 1000, --idle 10000;
+postgres: --lease 10000. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
 
-async function overHttp(folder: string, keys: number, seconds: number, round: number) {
-  const server = new Child('holdfast-http', [join(folder, `http-${keys}-${round}.db`)])
-  const port = await server.next<number>()
-  const answer = await fetch(`http://127.0.0.1:${port}/v1/keys/sample/turns`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ input: 'hello, is anybody there?' }),
-  })
-  const headers = Object.fromEntries(answer.headers)
-  delete headers['connection']
-  delete headers['keep-alive']
-  delete headers['date']
-  const body = await answer.text()
-  const ours = await loadOn(port, keys, seconds, server)
-  await server.stop()
-  const bare = new Child('bare-http', [JSON.stringify(headers), body])
-  const limit = await loadOn(await bare.next<number>(), keys, seconds, bare)
-  await bare.stop()
-  return { ours, limit }
-}
-
-async function httpTurns(folder: string, keys: number, seconds: number, rounds: number) {
-  const ratios: number[] = []
-  let lag = 0
-  for (let round = 0; round < rounds; round += 1) {
-    const { ours, limit } = await overHttp(folder, keys, seconds, round)
-    const ratio = perSecond(ours.load) / perSecond(limit.load)
-    const cpu = (ours.usage.cpuMicros / ours.load.turns).toFixed(0)
-    ratios.push(ratio)
-    lag = Math.max(lag, ours.usage.lagP99)
-    console.log(`  holdfast   ${describeLoad(ours.load)}; server CPU ${cpu} µs a turn,`)
-    console.log(`             event loop lag p99 ${ours.usage.lagP99.toFixed(1)} ms`)
-    console.log(`  bare http  ${describeLoad(limit.load)}      ratio ${ratio.toFixed(2)}`)
-  }
-  return { ratio: median(ratios), lag }
-}
-
-async function inProcess(folder: string, keys: number, seconds: number, rounds: number) {
-  const ratios: number[] = []
-  let lag = 0
-  const callers = keys === 1 ? CALLERS : keys
-  for (let round = 0; round < rounds; round += 1) {
-    const ours = await embedded(join(folder, `in-${keys}-${round}.db`), keys, callers, seconds)
-    const limit = bareSqlite(join(folder, `bare-${keys}-${round}.db`), keys, seconds)
-    const ratio = perSecond(ours) / perSecond(limit)
-    ratios.push(ratio)
-    lag = Math.max(lag, ours.lagP99)
-    console.log(`  holdfast     ${describeLoad(ours)}; loop lag p99 ${ours.lagP99.toFixed(1)} ms`)
-    console.log(`  bare sqlite  ${describeLoad(limit)}      ratio ${ratio.toFixed(2)}`)
-  }
-  return { ratio: median(ratios), lag }
-}
-
-async function benchHttp(folder: string, seconds: number, rounds: number): Promise<void> {
-  for (const keys of [200, 1]) {
-    console.log(
-      `\nDurable turns over HTTP, ${CALLERS} callers, ${keys} key(s), against a bare Node server:`,
-    )
-    const { ratio, lag } = await httpTurns(folder, keys, seconds, rounds)
-    if (keys === 1) continue
-    verdict('HTTP turns, 200 keys, of bare Node HTTP', ratio, '>= 0.5', ratio >= 0.5)
-    verdict('event loop lag p99 over HTTP, ms', lag, '< 10', lag < 10)
-  }
-}
-
-async function benchEmbedded(folder: string, seconds: number, rounds: number): Promise<void> {
-  for (const keys of [200, 1]) {
-    const callers = keys === 1 ? CALLERS : keys
-    console.log(
-      `\nDurable turns in process, ${callers} callers, ${keys} key(s), against bare SQLite:`,
-    )
-    const { ratio, lag } = await inProcess(folder, keys, seconds, rounds)
-    verdict(`in-process turns, ${keys} key(s), of bare SQLite`, ratio, '>= 0.4', ratio >= 0.4)
-    verdict(`event loop lag p99 in process, ${keys} key(s), ms`, lag, '< 10', lag < 10)
-  }
-}
-
-async function benchSize(folder: string, sessions: number, events: number): Promise<void> {
-  console.log(`\nMemory of ${sessions.toLocaleString('en')} idle sessions:`)
-  const megabytes = (await idleSessions(join(folder, 'idle.db'), sessions)) / 1e6
-  console.log(`  ${megabytes.toFixed(1)} MB`)
-  verdict(`memory of ${sessions} idle sessions, MB`, megabytes, '<= 50', megabytes <= 50)
-  console.log('\nOpening a session in a process that has not seen it:')
-  for (const count of [100, events]) {
-    const ms = await openLong(join(folder, `long-${count}.db`), count)
-    console.log(`  ${count.toLocaleString('en')} events: ${ms.toFixed(2)} ms`)
-    verdict(`opening ${count} events, ms`, ms, '< 50', ms < 50)
-  }
-}
-
+const results = new Results()
 const { values } = parseArgs({
   options: {
     seconds: { type: 'string', default: '5' },
@@ -146,33 +60,87 @@ const { values } = parseArgs({
     lease: { type: 'string', default: '10000' },
     only: { type: 'string' },
     part: { type: 'string' },
+    compare: { type: 'string' },
+    write: { type: 'string' },
     help: { type: 'boolean', default: false },
   },
 })
+const [seconds, rounds] = [Number(values.seconds), Number(values.rounds)]
 
-if (values.help) {
-  console.log(HELP)
-} else {
+if (values.help) console.log(HELP)
+else if (values.only !== undefined && !Object.hasOwn(PARTS, values.only)) {
+  console.error(`There is no part ${values.only}.\n\n${HELP}`)
+  process.exitCode = 2
+} else await run()
+
+async function run(): Promise<void> {
   const folder = await mkdtemp(join(tmpdir(), 'holdfast-bench-'))
-  const [seconds, rounds] = [Number(values.seconds), Number(values.rounds)]
-  const wanted = (part: string): boolean => values.only === undefined || values.only === part
   try {
-    if (wanted('http')) await benchHttp(folder, seconds, rounds)
-    if (wanted('embedded')) await benchEmbedded(folder, seconds, rounds)
-    if (wanted('owners')) await benchOwners({ folder, seconds, rounds, verdict })
-    if (wanted('size')) await benchSize(folder, Number(values.sessions), Number(values.events))
-    if (wanted('sockets')) {
-      const counts = { sockets: Number(values.sockets), idleSockets: Number(values.idle) }
-      await benchSockets({ folder, rounds, verdict, ...counts }, values.part)
-    }
-    if (wanted('cdp')) await benchCdp({ seconds, rounds, verdict })
-    if (wanted('postgres')) {
-      const leaseMs = Number(values.lease)
-      await benchPostgres({ seconds, rounds, verdict, leaseMs }, values.part)
-    }
-    if (wanted('claude')) await benchClaude({ folder, rounds, verdict })
-    console.log(`\n${verdicts.join('\n')}`)
+    if (values.compare === undefined) await measure(folder)
+    else await compare({ folder, seconds, rounds, results }, values.compare)
+    results.print()
+    const isWhole = values.only === undefined && values.compare === undefined
+    const file = values.write ?? (isWhole ? resultsFile() : undefined)
+    if (file !== undefined) await results.write(file, ` -- ${process.argv.slice(2).join(' ')}`)
   } finally {
     await rm(folder, { recursive: true })
+  }
+}
+
+const resultsFile = (): string => fileURLToPath(new URL('../../bench/results.md', import.meta.url))
+
+async function measure(folder: string): Promise<void> {
+  const common = { folder, seconds, rounds, results }
+  const measures: Readonly<Record<Part, () => Promise<void>>> = {
+    http: () => benchHttp(common),
+    layers: () => benchLayers(common),
+    peers: () => benchPeers(common),
+    embedded: () => benchEmbedded(folder),
+    owners: () => benchOwners(common),
+    size: () => benchSize(folder, Number(values.sessions), Number(values.events)),
+    sockets: () => {
+      const counts = { sockets: Number(values.sockets), idleSockets: Number(values.idle) }
+      return benchSockets({ ...common, ...counts }, values.part)
+    },
+    cdp: () => benchCdp(common),
+    postgres: () => benchPostgres({ ...common, leaseMs: Number(values.lease) }, values.part),
+    claude: () => benchClaude(common),
+  }
+  for (const [part, one] of Object.entries(measures)) {
+    if (values.only === undefined || values.only === part) await one()
+  }
+}
+
+async function benchEmbedded(folder: string): Promise<void> {
+  for (const keys of [200, 1]) {
+    const callers = keys === 1 ? CALLERS : keys
+    console.log(
+      `\nDurable turns in process, ${callers} callers, ${keys} key(s), against bare SQLite:`,
+    )
+    const ratios: number[] = []
+    const lags: number[] = []
+    for (let round = 0; round < rounds; round += 1) {
+      const ours = await embedded(join(folder, `in-${keys}-${round}.db`), keys, callers, seconds)
+      const limit = bareSqlite(join(folder, `bare-${keys}-${round}.db`), keys, seconds)
+      ratios.push(perSecond(ours) / perSecond(limit))
+      lags.push(ours.lagP99)
+      console.log(`  holdfast     ${describeLoad(ours)}; loop lag p99 ${ours.lagP99.toFixed(1)} ms`)
+      console.log(`  bare sqlite  ${describeLoad(limit)}      ratio ${ratios.at(-1)?.toFixed(2)}`)
+    }
+    results.judge(`in-process turns, ${keys} key(s), of bare SQLite`, ratios, { least: 0.7 })
+    results.judge(`event loop lag p99 in process, ${keys} key(s), ms`, lags, { most: 10 })
+  }
+}
+
+async function benchSize(folder: string, sessions: number, events: number): Promise<void> {
+  console.log(`\nMemory of ${sessions.toLocaleString('en')} idle sessions:`)
+  const megabytes = (await idleSessions(join(folder, 'idle.db'), sessions)) / 1e6
+  console.log(`  ${megabytes.toFixed(1)} MB`)
+  results.judge(`memory of ${sessions} idle sessions, MB`, megabytes, { most: 50 })
+  console.log('\nOpening a session in a process that has not seen it:')
+  for (const size of [100, events]) {
+    const ms = await openLong(join(folder, `long-${size}.db`), size)
+    console.log(`  ${size.toLocaleString('en')} events: ${ms.toFixed(2)} ms`)
+    results.judge(`opening ${size} events, ms`, ms, { most: 50 })
   }
 }

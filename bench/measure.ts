@@ -1,4 +1,7 @@
 /** What one measurement saw, and how it is told. */
+/** Of each turn that is measured. */
+export const INPUT = 'hello, is anybody there?'
+
 export type Load = {
   readonly turns: number
   readonly seconds: number
@@ -24,10 +27,12 @@ export function median(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0
 }
 
+export const count = (value: number): string => Math.round(value).toLocaleString('en')
+
 export function describeLoad(load: Load): string {
   const p50 = percentile(load.latencies, 0.5).toFixed(2)
   const p99 = percentile(load.latencies, 0.99).toFixed(2)
-  return `${Math.round(perSecond(load)).toLocaleString('en')}/s, p50 ${p50} ms, p99 ${p99} ms`
+  return `${count(perSecond(load))}/s, p50 ${p50} ms, p99 ${p99} ms`
 }
 
 /** Calls `turn` from `callers` loops until the time is up. */

@@ -8,9 +8,10 @@ import { createHash } from 'node:crypto'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Child } from './child.ts'
-import { median, perSecond, type Load, type Usage } from './measure.ts'
+import { CALLERS, loadOn } from './http-load.ts'
+import { count, median, perSecond } from './measure.ts'
+import type { Results } from './results.ts'
 
-const CALLERS = 64
 const KEYS = 200
 const PRINCIPALS = 16
 const RATIO_MAX = 1.05
@@ -28,13 +29,18 @@ const VARIANTS = {
   owners: (index: number) => ({ principal: `p${index}`, groups: ['team'] }),
 }
 
-type Variant = { readonly name: string; readonly server: Child; readonly load: readonly string[] }
+type Variant = {
+  readonly name: string
+  readonly server: Child
+  readonly port: number
+  readonly tokens: readonly string[]
+}
 
 type OwnersOptions = {
   readonly folder: string
   readonly seconds: number
   readonly rounds: number
-  readonly verdict: (what: string, value: number, target: string, reached: boolean) => void
+  readonly results: Results
 }
 
 async function start(
@@ -43,7 +49,7 @@ async function start(
   entry?: (index: number) => object,
 ): Promise<Variant> {
   await mkdir(folder)
-  const args = [join(folder, `owners-${name}.db`)]
+  const given: Record<string, unknown> = { store: `sqlite:${join(folder, 'owners.db')}` }
   const tokens: string[] = []
   if (entry !== undefined) {
     const entries = Array.from({ length: PRINCIPALS }, (_, index) => {
@@ -54,30 +60,23 @@ async function start(
     })
     const file = join(folder, `owners-${name}.json`)
     await writeFile(file, JSON.stringify({ version: 3, tokens: entries }), { mode: 0o600 })
-    args.push(file)
+    given['tokens'] = file
   }
-  if (name === 'owners') args.push(JSON.stringify(QUOTAS))
-  const server = new Child('holdfast-http', args)
-  return { name, server, load: [String(await server.next<number>()), ...tokens] }
+  if (name === 'owners') given['quotas'] = QUOTAS
+  const server = new Child('holdfast-http', [JSON.stringify(given)])
+  return { name, server, port: await server.next<number>(), tokens }
 }
 
 /** Microseconds of the server's CPU for a turn. */
-async function measure({ name, server, load }: Variant, seconds: number): Promise<number> {
-  const [port = '', ...tokens] = load
-  const client = new Child('load', [port, ...[CALLERS, KEYS, seconds].map(String), ...tokens])
-  await client.next()
-  await server.ask<Usage>('reset')
-  const done = await client.ask<Load>('go')
-  const { cpuMicros } = await server.ask<Usage>('usage')
-  await client.stop()
-  const cpu = cpuMicros / done.turns
-  const rate = Math.round(perSecond(done)).toLocaleString('en')
-  console.log(`  ${name.padEnd(8)} ${cpu.toFixed(1)} µs CPU a turn, ${rate}/s`)
+async function measure({ name, server, port, tokens }: Variant, seconds: number): Promise<number> {
+  const order = { port, callers: CALLERS, keys: KEYS, seconds, tokens }
+  const { cpu, ...done } = await loadOn(server, order)
+  console.log(`  ${name.padEnd(8)} ${cpu.toFixed(1)} µs CPU a turn, ${count(perSecond(done))}/s`)
   return cpu
 }
 
 export async function benchOwners(options: OwnersOptions): Promise<void> {
-  const { folder, seconds, rounds, verdict } = options
+  const { folder, seconds, rounds, results } = options
   console.log(
     `\nCPU of a turn over HTTP, ${CALLERS} callers, ${KEYS} keys, with and without owners:`,
   )
@@ -99,9 +98,9 @@ export async function benchOwners(options: OwnersOptions): Promise<void> {
     )
   }
   for (const [what, base] of Object.entries({ 'without tokens': none, 'tokens without': tokens })) {
-    const ratio = median(ratios(owners, base))
-    const isReached = ratio <= RATIO_MAX
-    verdict(`CPU of a turn with owners, of ${what}`, ratio, `<= ${RATIO_MAX}`, isReached)
+    results.judge(`CPU of a turn with owners, of ${what}`, ratios(owners, base), {
+      most: RATIO_MAX,
+    })
   }
 }
 

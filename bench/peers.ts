@@ -16,6 +16,11 @@ export function installPeers(): boolean {
   return spawnSync('npm', ['ci', ...flags], { cwd: FOLDER, stdio: 'inherit', shell }).status === 0
 }
 
+/** Some peers need a newer Node than the one that runs this. */
+export const NEWER_NODE = join(FOLDER, 'node_modules', 'node', 'bin', 'node')
+
+export const peerFile = (name: string): string => join(FOLDER, 'node_modules', name)
+
 export function loadPeer(name: string): unknown {
   return createRequire(join(FOLDER, 'package.json'))(name)
 }

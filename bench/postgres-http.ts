@@ -1,21 +1,19 @@
 /** `holdfast serve` as users start it, several on one PostgreSQL, under a load over HTTP. */
 import { Cluster } from '../test/support/server-process.ts'
 import type { TestDatabase } from '../test/support/postgres.ts'
-import { INPUT } from './bare-postgres.ts'
 import { Child } from './child.ts'
-import { describeLoad, drive, percentile, type Load } from './measure.ts'
+import { sampleOf } from './contenders.ts'
+import { CALLERS, type LoadOrder } from './http-load.ts'
+import { describeLoad, drive, INPUT, percentile, type Load } from './measure.ts'
 import { busyCores, joined, KEYS } from './postgres.ts'
 
-const CALLERS = 64
 const LEASE_MS = 10_000
-
-type Answer = { readonly headers: string; readonly body: string }
 
 export async function httpTurns(database: TestDatabase, nodes: number, seconds: number) {
   const cluster = new Cluster(database.freshUrl(), { leaseMs: LEASE_MS })
   await Promise.all(Array.from({ length: nodes }, () => cluster.add()))
   const urls = cluster.nodes.map(({ url }) => url)
-  const sample = await sampleOf(urls[0] ?? '')
+  const sample = await sampleOf(Number(new URL(urls[0] ?? '').port))
   const ours = await loadOn(urls, seconds)
   await cluster.close()
   const bareUrl = database.freshUrl()
@@ -36,8 +34,9 @@ export async function httpTurns(database: TestDatabase, nodes: number, seconds: 
 async function loadOn(urls: readonly string[], seconds: number) {
   const share = (all: number): number => Math.ceil(all / urls.length)
   const clients = urls.map((url) => {
-    const numbers = [new URL(url).port, share(CALLERS), share(KEYS), seconds]
-    return new Child('load', numbers.map(String))
+    const port = Number(new URL(url).port)
+    const order: LoadOrder = { port, callers: share(CALLERS), keys: share(KEYS), seconds }
+    return new Child('load', [JSON.stringify(order)])
   })
   await Promise.all(clients.map((client) => client.next()))
   const busy = busyCores()
@@ -46,13 +45,6 @@ async function loadOn(urls: readonly string[], seconds: number) {
   await Promise.all(clients.map((client) => client.stop()))
   const all = joined(loads)
   return { ...all, text: `${all.text}; ${cores}, callers included` }
-}
-
-async function sampleOf(url: string): Promise<Answer> {
-  const answer = await postTurn(url, 'sample')
-  const headers = Object.fromEntries(answer.headers)
-  for (const name of ['connection', 'keep-alive', 'date']) delete headers[name]
-  return { headers: JSON.stringify(headers), body: await answer.text() }
 }
 
 async function postTurn(url: string, key: string): Promise<Response> {

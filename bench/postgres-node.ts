@@ -4,8 +4,8 @@
  * after a message with a number of seconds what it has done in that time.
  */
 import { openHoldfast } from 'holdfast'
-import { BareSessions, IN_FLIGHT, INPUT } from './bare-postgres.ts'
-import { drive, percentile, type Load } from './measure.ts'
+import { BareSessions, IN_FLIGHT } from './bare-postgres.ts'
+import { drive, INPUT, percentile, type Load } from './measure.ts'
 import type { Share } from './postgres.ts'
 
 const [mode = '', url = '', name = '', count = ''] = process.argv.slice(2)

@@ -1,7 +1,8 @@
 /** What a turn leaves on disk and in the write-ahead log, and what an idle session takes in memory. */
 import { schemaOf, type TestDatabase } from '../test/support/postgres.ts'
 import { Child } from './child.ts'
-import { KEYS, round, type Share } from './postgres.ts'
+import { count } from './measure.ts'
+import { KEYS, type Share } from './postgres.ts'
 
 const SESSIONS = 10_000
 
@@ -19,7 +20,7 @@ export async function sizes(database: TestDatabase): Promise<void> {
   await node.stop()
   console.log(`  ${each('events')} rows of the log, ${each('bytes')} bytes on disk with indexes,`)
   console.log(`  ${each('wal')} bytes of write-ahead log`)
-  console.log(`\nMemory of ${round(SESSIONS)} sessions with one turn each:`)
+  console.log(`\nMemory of ${count(SESSIONS)} sessions with one turn each:`)
   const held = new Child('postgres-memory', [database.freshUrl(), String(SESSIONS)])
   const { sessions, megabytes } = await held.next<Sized>()
   await held.stop()

@@ -6,17 +6,16 @@
 import { availableParallelism, cpus } from 'node:os'
 import { openTestDatabase, type TestDatabase } from '../test/support/postgres.ts'
 import { Child } from './child.ts'
-import { describeLoad, median, perSecond, type Load } from './measure.ts'
+import { count, describeLoad, perSecond, type Load } from './measure.ts'
 import { failover } from './postgres-failover.ts'
 import { forwarding, httpTurns } from './postgres-http.ts'
 import { sizes } from './postgres-size.ts'
-
-export type Verdict = (what: string, value: number, target: string, reached: boolean) => void
+import type { Results } from './results.ts'
 
 export type PostgresBench = {
   readonly seconds: number
   readonly rounds: number
-  readonly verdict: Verdict
+  readonly results: Results
   readonly leaseMs: number
 }
 
@@ -35,7 +34,7 @@ export const KEYS = 200
 const CORES = availableParallelism()
 
 export async function benchPostgres(bench: PostgresBench, part?: string): Promise<void> {
-  const { verdict } = bench
+  const { results } = bench
   const wanted = (name: string): boolean => part === undefined || part === name
   const database = await openTestDatabase()
   try {
@@ -43,12 +42,12 @@ export async function benchPostgres(bench: PostgresBench, part?: string): Promis
     if (wanted('nodes-http')) await benchHttp(database, bench)
     if (wanted('forwarding')) {
       const cost = await forwarding(database, bench.seconds)
-      verdict('a forwarded turn, of a local one', cost, '<= 1.5', cost <= 1.5)
+      results.judge('a forwarded turn, of a local one', cost, { most: 1.3 })
     }
     if (wanted('failover')) {
       const seconds = await failover(database, bench.leaseMs)
       const most = bench.leaseMs / 1_000 + 2
-      verdict('failover of the last session, s', seconds, `<= ${most}`, seconds <= most)
+      results.judge('failover of the last session, s', seconds, { most })
     }
     if (wanted('size')) await sizes(database)
   } finally {
@@ -56,7 +55,7 @@ export async function benchPostgres(bench: PostgresBench, part?: string): Promis
   }
 }
 
-async function benchTurns(database: TestDatabase, { seconds, rounds, verdict }: PostgresBench) {
+async function benchTurns(database: TestDatabase, { seconds, rounds, results }: PostgresBench) {
   for (const nodes of NODES) {
     console.log(`\n${title(nodes)}, ${KEYS} keys, in process, against as many bare loops:`)
     const ratios: number[] = []
@@ -68,12 +67,11 @@ async function benchTurns(database: TestDatabase, { seconds, rounds, verdict }: 
       console.log(`  holdfast    ${ours.text}`)
       console.log(`  bare loops  ${limit.text}      ratio ${ratio.toFixed(2)}`)
     }
-    const ratio = median(ratios)
-    verdict(`turns of ${nodes} node(s), of bare loops`, ratio, '>= 0.6', ratio >= 0.6)
+    results.judge(`PostgreSQL, turns of ${nodes} node(s), of bare loops`, ratios, { least: 0.8 })
   }
 }
 
-async function benchHttp(database: TestDatabase, { seconds, rounds, verdict }: PostgresBench) {
+async function benchHttp(database: TestDatabase, { seconds, rounds, results }: PostgresBench) {
   for (const nodes of NODES) {
     console.log(`\n${title(nodes)}, ${KEYS} keys, over HTTP, against as many bare servers:`)
     const ratios: number[] = []
@@ -84,8 +82,9 @@ async function benchHttp(database: TestDatabase, { seconds, rounds, verdict }: P
       console.log(`  holdfast serve  ${ours.text}`)
       console.log(`  bare servers    ${limit.text}      ratio ${ratio.toFixed(2)}`)
     }
-    const ratio = median(ratios)
-    verdict(`HTTP turns of ${nodes} node(s), of bare servers`, ratio, '>= 0.6', ratio >= 0.6)
+    results.judge(`PostgreSQL, HTTP turns of ${nodes} node(s), of bare servers`, ratios, {
+      least: 0.6,
+    })
   }
 }
 
@@ -111,11 +110,9 @@ async function together(mode: 'holdfast' | 'bare', url: string, nodes: number, s
   const rate = turns / Math.max(...shares.map((share) => share.seconds))
   const p99 = Math.max(...shares.map((share) => share.p99)).toFixed(1)
   const own = (sum(({ cpuMicros }) => cpuMicros) / turns).toFixed(0)
-  const text = `${round(rate)}/s, p99 ${p99} ms; ${own} µs of its own CPU a turn, ${cores}`
+  const text = `${count(rate)}/s, p99 ${p99} ms; ${own} µs of its own CPU a turn, ${cores}`
   return { perSecond: rate, text }
 }
-
-export const round = (value: number): string => Math.round(value).toLocaleString('en')
 
 /** How many cores were at work since then, the database's and the callers' too. */
 export function busyCores(): () => string {

@@ -15,6 +15,7 @@ import {
   type ServerOrder,
   type ServerUsage,
 } from './socket-protocol.ts'
+import type { Results } from './results.ts'
 
 const NAMES: Readonly<Record<Kind, string>> = {
   each: 'ws, a send per message  ',
@@ -40,7 +41,7 @@ export type SocketBench = {
   /** Of the fan-out and the recovery, and idle ones. */
   readonly sockets: number
   readonly idleSockets: number
-  readonly verdict: (what: string, value: number, target: string, reached: boolean) => void
+  readonly results: Results
 }
 
 type Pair = {
@@ -128,8 +129,8 @@ async function benchFanOut(bench: SocketBench): Promise<void> {
     }
   }
   const ratio = (kind: Kind): number => median(rates.holdfast) / median(rates[kind])
-  bench.verdict('fan-out, of ws with a send per message', ratio('each'), '>= 3', ratio('each') >= 3)
-  bench.verdict('fan-out, of Socket.IO', ratio('socketio'), '>= 4', ratio('socketio') >= 4)
+  bench.results.judge('fan-out, of ws with a send per message', ratio('each'), { least: 3 })
+  bench.results.judge('fan-out, of Socket.IO', ratio('socketio'), { least: 4 })
 }
 
 async function benchRecovery(bench: SocketBench): Promise<void> {
@@ -149,8 +150,8 @@ async function benchRecovery(bench: SocketBench): Promise<void> {
     }
   }
   const ratio = median(times.holdfast) / median(times.together)
-  bench.verdict('all back, of ws once and together', ratio, '<= 1.5', ratio <= 1.5)
-  bench.verdict('messages lost or doubled', wrong, '0', wrong === 0)
+  bench.results.judge('all back, of ws once and together', ratio, { most: 1.5 })
+  bench.results.judge('messages lost or doubled', wrong, { most: 0 })
 }
 
 async function benchIdle(bench: SocketBench): Promise<void> {
@@ -163,8 +164,7 @@ async function benchIdle(bench: SocketBench): Promise<void> {
     console.log(`  ${NAMES[kind]} ${(bytes[kind] / 1_000).toFixed(1)} kB each`)
   }
   const [own, bare] = [bytes.holdfast / 1_000, bytes.each / 1_000]
-  const reached = own <= 12 || own <= bare * 1.5
-  bench.verdict('memory of an idle attachment, kB', own, '<= 12, or 1.5 of bare ws', reached)
+  bench.results.judge('memory of an idle attachment, kB more than bare ws', own - bare, { most: 4 })
 }
 
 export async function benchSockets(bench: SocketBench, part: string | undefined): Promise<void> {
