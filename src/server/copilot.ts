@@ -19,6 +19,7 @@ import type { CopilotConnection } from '../doors/copilot/connection.ts'
 import { CopilotDoor } from '../doors/copilot/door.ts'
 import { FrameReader, frameOf } from '../doors/copilot/framing.ts'
 import type { CopilotLimits } from '../doors/copilot/limits.ts'
+import { notificationText } from '../doors/json-rpc.ts'
 import { reportRefusal } from '../doors/refusals.ts'
 import type { Unread } from '../doors/unread.ts'
 import type { AccessPolicy } from './access.ts'
@@ -38,6 +39,13 @@ export type CopilotEntranceOptions = {
   readonly forwarder: Forwarder | null
   readonly isDraining: () => boolean
 }
+
+/**
+ * The SDK writes a header, and its message once that is acknowledged, which this system would put
+ * off by 40 ms (delayed ACK): an answer takes the acknowledgement along. Methods that begin so may
+ * be ignored, and are.
+ */
+const READING = notificationText('$/reading', {})
 
 export class CopilotEntrance {
   readonly door: CopilotDoor
@@ -82,7 +90,8 @@ export class CopilotEntrance {
       reportRefusal(this.#diagnose, error, { door: 'copilot', address })
       return void socket.destroy()
     }
-    const connection = this.door.connect(new TcpSocket(socket, address))
+    const end = new TcpSocket(socket, address)
+    const connection = this.door.connect(end)
     const reader = new FrameReader(() => connection.messageBytesMax)
     let kept = 0
     const keep = (bytes: number): void => {
@@ -91,6 +100,8 @@ export class CopilotEntrance {
     }
     socket.on('data', (chunk: Buffer) => {
       this.#read(reader, connection, chunk)
+      const isWaitedFor = reader.isAtMessage && connection.isAdmitted && !connection.isOver
+      if (isWaitedFor && end.bufferedBytes === 0) end.send(READING)
       keep(connection.isOver ? 0 : reader.bytes)
       if (kept === 0 || this.#partialBytes <= this.door.limits.partialTotalBytesMax) return
       connection.cut(new HoldfastError('too_many', 'too many large messages are under way'))

@@ -278,6 +278,30 @@ describe('a connection', () => {
   })
 })
 
+describe('a header without its message', () => {
+  it('is answered at once, so that a client which waits for its acknowledgement goes on', async () => {
+    const client = new RawCopilot(port)
+    const token = JSON.stringify({
+      ...{ jsonrpc: '2.0', id: 1, method: 'connect' },
+      params: { token: secretOf('alice') },
+    })
+    client.raw(`Content-Length: ${token.length}\r\n\r\n`)
+    client.raw(token)
+    expect((await client.response(1))['error']).toBeUndefined()
+    // Nothing is told to a client that has shown no token.
+    expect(client.messages).toHaveLength(1)
+    const ping = JSON.stringify({ jsonrpc: '2.0', id: 2, method: 'ping', params: {} })
+    client.raw(`Content-Length: ${ping.length}\r\n\r\n`)
+    await client.message(({ method }) => method === '$/reading')
+    client.raw(ping)
+    expect((await client.response(2))['error']).toBeUndefined()
+    client.say({ id: 3, method: 'ping', params: {} })
+    await client.response(3)
+    expect(client.messages.filter(({ method }) => method === '$/reading')).toHaveLength(1)
+    await client.cut()
+  })
+})
+
 describe('connections that are cut at random bytes', () => {
   it('lose nothing and do nothing twice: each message that was accepted runs once, in order', async () => {
     let state = 4_242

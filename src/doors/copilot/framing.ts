@@ -40,6 +40,11 @@ export class FrameReader {
     return this.#body?.length ?? 0
   }
 
+  /** A header has come, and nothing of its message. */
+  get isAtMessage(): boolean {
+    return this.#body !== null && this.#filled === 0
+  }
+
   /** The messages that are complete with these bytes. */
   *push(chunk: Buffer): Generator<string, void> {
     let at = 0
