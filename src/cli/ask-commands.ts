@@ -1,10 +1,10 @@
-/** `holdfast asks` and `holdfast answer`: what waits for an answer, in all sessions. */
+/** `holdfast asks`, `answer` and `grants`: what waits for an answer, what answers have allowed. */
 import { systemClock } from '../platform/clock.ts'
 import { objectIn } from '../wire/answers.ts'
 import { sessionPath, type OpenAskView, type SettledAskView } from '../wire/views.ts'
-import { defineCommand, repeated, text, toggle, UsageError } from './command.ts'
+import { defineCommand, ONE_SESSION, repeated, text, toggle, UsageError } from './command.ts'
 import { followStream } from './event-streams.ts'
-import { durationText, paintFor, printable, printJson, say } from './output.ts'
+import { durationText, paintFor, printable, printJson, printTable, say } from './output.ts'
 import { askName, askPerson, describeAsk, readAnswer } from './prompt.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 
@@ -162,4 +162,40 @@ async function prompted(ask: OpenAskView): Promise<unknown> {
   const onInterrupt = (): never => process.exit(130)
   const person = { input, output, onInterrupt, mayEdit: true }
   return askPerson(person, ask, new AbortController().signal)
+}
+
+type GrantRow = { readonly id: string; readonly label: string }
+
+export const grants = defineCommand({
+  name: 'grants',
+  operands: ONE_SESSION,
+  summary:
+    'Lists what people have always allowed the agent of a session, or takes some of it back.',
+  flags: {
+    revoke: repeated('GRANT', 'take this back instead, by its id or label; may be repeated'),
+    json: toggle('one JSON object per line, for programs'),
+    ...REMOTE_FLAGS,
+  },
+  async run({ revoke, json, ...values }, [name = '']) {
+    const remote = new Remote(values)
+    const path = `${sessionPath(await remote.find(name))}/grants`
+    const list = async () => (await remote.json<{ grants: readonly GrantRow[] }>(path)).grants
+    const found = await list()
+    const given = revoke.map((one) => grantOf(found, one))
+    for (const { id, label } of given) {
+      await remote.json(`${path}/${encodeURIComponent(id)}`, 'DELETE')
+      if (!json) say(`not allowed any more: ${printable(label)}`)
+    }
+    if (json) return printJson(revoke.length === 0 ? found : await list())
+    if (revoke.length > 0) return
+    if (found.length === 0) return console.log('nothing is always allowed')
+    printTable(found, { ID: ({ id }) => id, ALLOWED: ({ label }) => label })
+  },
+})
+
+function grantOf(found: readonly GrantRow[], given: string): GrantRow {
+  const [grant, ...others] = found.filter(({ id, label }) => id === given || label === given)
+  if (grant === undefined) throw new Error(`nothing is always allowed as ${given}`)
+  if (others.length === 0) return grant
+  throw new Error(`several are called ${given}: name one of them by its id`)
 }

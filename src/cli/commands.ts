@@ -1,6 +1,6 @@
 /** All commands, in the order of the overview. */
 import { VERSION } from '../wire/version.ts'
-import { answer, asks } from './ask-commands.ts'
+import { answer, asks, grants } from './ask-commands.ts'
 import { adopt, agents, cancel, fork, open } from './agent-commands.ts'
 import { acp } from './acp.ts'
 import { cdp } from './cdp.ts'
@@ -15,7 +15,7 @@ import { token } from './token.ts'
 import { verify } from './verify.ts'
 
 export const COMMANDS: readonly CliCommand[] = [
-  ...[serve, chat, send, asks, answer, sessions, tail, queue, cancel, close, exportLog],
+  ...[serve, chat, send, asks, answer, grants, sessions, tail, queue, cancel, close, exportLog],
   ...[agents, fork, adopt, open, verify, token, rules, backup, nodes, cdp, acp],
 ]
 

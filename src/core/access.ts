@@ -155,6 +155,14 @@ function sharedScopes(
   return scopes.filter((scope) => granted.includes(scope))
 }
 
+/** A caller passes on nothing that it may not do itself. */
+export function assertHas(caller: Caller, session: Owned, scopes: readonly Scope[]): void {
+  const granted = scopesOn(caller, session)
+  const missing = scopes.find((scope) => !granted.includes(scope))
+  if (missing === undefined) return
+  throw new HoldfastError('forbidden', `what was shown is not good for ${missing} itself`)
+}
+
 /** Throws as if there were no such session, if the caller may not see it any more. */
 export function assertVisible(caller: Caller, session: Owned): readonly Scope[] {
   const scopes = scopesOn(caller, session)

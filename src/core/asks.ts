@@ -2,6 +2,7 @@
 import type { AskCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { AskEvent, Draft } from './events.ts'
+import { newGrants } from './grants.ts'
 import { STATE_LIMITS } from './limits.ts'
 import { optionFor } from './rules.ts'
 import type { Ask, AskOutcome, Attachment, Folding, Grant, Ruling, Session } from './state.ts'
@@ -83,30 +84,18 @@ function answerAsk(
     throw new HoldfastError('forbidden', 'to answer with edited arguments needs the scope edit')
   }
   const via = attachment === null ? {} : { attachment }
-  const grants = newGrants(session, ask, answer)
+  const grants = newGrants(session, chosenGrants(ask, answer))
   return [
     settled(ask, { outcome: 'answered', answer, by, ...via }),
     ...(grants.length === 0 ? [] : [{ type: 'session.granted', ask: id, grants, by } as const]),
   ]
 }
 
-/** What the chosen options grant for the session, and it has not yet. */
-function newGrants(
-  { grants: before }: Session,
-  { options }: Ask,
-  answer: unknown,
-): readonly Grant[] {
+/** What the chosen options grant for the session. */
+function chosenGrants({ options }: Ask, answer: unknown): readonly Grant[] {
   if (options === null) return []
   const { options: ids } = chosen(answer)
-  const granted = options.filter(({ id }) => ids.includes(id)).flatMap(({ grants = [] }) => grants)
-  const known = new Set(before.map((grant) => JSON.stringify(grant)))
-  const added = granted.filter((grant) => !known.has(JSON.stringify(grant)))
-  const { grantsCharsMax } = STATE_LIMITS
-  if (added.length === 0 || JSON.stringify([...before, ...added]).length <= grantsCharsMax) {
-    return added
-  }
-  const message = 'so much is allowed in this session already that this can be allowed once only'
-  throw new HoldfastError('too_many', message)
+  return options.filter(({ id }) => ids.includes(id)).flatMap(({ grants = [] }) => grants)
 }
 
 /** What an answer says, in whichever form it was given. */

@@ -4,6 +4,7 @@ import type {
   Activity,
   Ask,
   Connected,
+  Grant,
   Input,
   Link,
   Note,
@@ -36,6 +37,7 @@ export type LifeCommand = Readonly<
   | { type: 'configure'; settings: SettingsChange; by: Principal | null }
   | { type: 'share'; share: Share; by: Principal }
   | { type: 'unshare'; with: string; by: Principal }
+  | { type: 'ungrant'; grant: Grant; by: Principal }
   | { type: 'note'; note: Note; by: Principal }
   | { type: 'close'; reason: string; by: Principal | null }
   /** Close if it has been idle past its time to live. */

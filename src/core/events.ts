@@ -38,6 +38,8 @@ export type LifeEvent = Readonly<
   | { type: 'session.configured'; settings: Settings; by?: Principal }
   /** What an answer has allowed the agent until the session is closed, besides what it was. */
   | { type: 'session.granted'; ask: string; grants: readonly Grant[]; by: Principal }
+  /** What a person has taken back of it. */
+  | { type: 'session.ungranted'; grants: readonly Grant[]; by: Principal }
   /** Replaces what it was shared for with the same principal or group before. */
   | ({ type: 'session.shared'; by: Principal } & Share)
   | { type: 'session.unshared'; with: string; by: Principal }
@@ -142,6 +144,7 @@ export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'session.bound': { ignorable: false },
   'session.configured': { ignorable: false },
   'session.granted': { ignorable: false },
+  'session.ungranted': { ignorable: false },
   'session.shared': { ignorable: false, managed: true },
   'session.unshared': { ignorable: false, managed: true },
   // It changes nothing about the session: only the door that wrote it reads it.

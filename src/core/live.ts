@@ -27,7 +27,7 @@ import type { Principal, AskOutcome, Connected, Input, Session, Settings } from 
 import { askOf, type Question } from './questions.ts'
 import { Queue, type SteeringMessage } from './queue.ts'
 import { admittedKeys, RequestKeys } from './request-keys.ts'
-import type { Runner } from './runner.ts'
+import type { Runner, RunnerSession } from './runner.ts'
 import { Run, turnError, type GiveUp, type RunHost } from './runs.ts'
 import { assertTakes } from './parts.ts'
 import { assertHonoured, usageIn } from './settings.ts'
@@ -266,7 +266,11 @@ export class LiveSession implements LedgerSession, RunHost {
       case 'turn.started':
         return this.#startRun(event)
       case 'session.configured':
-        return this.#configure(event.settings)
+        return this.#tellRunner('configure', (runner, session) => {
+          runner.configure?.(session, event.settings)
+        })
+      case 'session.ungranted':
+        return this.#tellRunner('revoke', (runner, session) => runner.revoke?.(session))
       case 'ask.opened':
         this.holder.counters.asksOpened += 1
         if (event.onNobody === 'deny') this.holder.answerers.look()
@@ -358,14 +362,15 @@ export class LiveSession implements LedgerSession, RunHost {
     if (used !== null) this.holder.figures.agent(this.session.agent).use(used)
   }
 
-  /** A runner that fails here gets the settings with the next turn. */
-  #configure(settings: Settings): void {
+  /** A runner that fails here gets the settings, and the grants, with the next turn. */
+  #tellRunner(reason: string, tell: (runner: Runner, session: RunnerSession) => void): void {
     const { id, agent, backend } = this.session
+    const runner = this.holder.runner(agent)
     try {
-      this.holder.runner(agent)?.configure?.({ id, backend }, settings)
+      if (runner !== null) tell(runner, { id, backend })
     } catch (error) {
-      const facts = { reason: 'configure', session: id, error: messageOf(error) }
-      this.holder.diagnose('runner_failed', 'a runner failed to apply settings', facts)
+      const facts = { reason, session: id, error: messageOf(error) }
+      this.holder.diagnose('runner_failed', 'a runner failed to apply a change', facts)
     }
   }
 

@@ -79,3 +79,19 @@ export function whileVisible(
   // No generator around it: one that waits for the next batch could not be ended from outside.
   return Object.assign(feed, { next })
 }
+
+/** Messages between two looks at whether the reader may still see the session. */
+const CHECKED_EVERY = 16
+
+/** A reader may be slow, and may not see the session any more: `check` throws then. */
+export async function* checkedNowAndThen<Item>(
+  items: AsyncIterable<Item>,
+  check: () => Promise<void>,
+): AsyncGenerator<Item> {
+  let count = 0
+  for await (const item of items) {
+    if (count % CHECKED_EVERY === 0) await check()
+    count += 1
+    yield item
+  }
+}

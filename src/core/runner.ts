@@ -31,6 +31,11 @@ export interface Runner {
    */
   configure?(session: RunnerSession, settings: Settings): void
   /**
+   * A person has taken back a grant of the session, perhaps while a turn runs: from the next turn
+   * on the agent must not act on it, although it may have been told of it.
+   */
+  revoke?(session: RunnerSession): void
+  /**
    * Carries out one turn. The iterator's end is the turn's end, a throw its failure. Whatever is
    * said after that, or after `signal` and the grace time, is dropped and counted.
    */

@@ -1,12 +1,12 @@
 /** A session in a program's hand. It holds nothing itself: every call goes to the authority. */
 import {
+  assertHas,
   assertMay,
   assertVisible,
   scopesOn,
   type Access,
   type Caller,
   type Operation,
-  type Scope,
 } from './access.ts'
 import {
   AttachmentHandle,
@@ -24,6 +24,7 @@ import type { SettingsChange } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
 import type { FeedItem, Delta } from './feed.ts'
+import { findGrant, namedGrants, type NamedGrant } from './grants.ts'
 import {
   readMessages,
   readMessagesBefore,
@@ -45,7 +46,13 @@ import {
   type LinkOptions,
   type TurnOptions,
 } from './requests.ts'
-import { closedFeed, readableEvents, whileVisible, type FollowOptions } from './readable-events.ts'
+import {
+  checkedNowAndThen,
+  closedFeed,
+  readableEvents,
+  whileVisible,
+  type FollowOptions,
+} from './readable-events.ts'
 import type { Message } from './runner.ts'
 import { changedSettings, checkSettings } from './settings.ts'
 import type { KeyedTurn, ReadResult } from './store.ts'
@@ -57,9 +64,6 @@ import {
   type TurnRecord,
 } from './turn-record.ts'
 import { watcherId } from './watchers.ts'
-
-/** Messages between two looks at whether the reader may still see the session. */
-const CHECKED_EVERY = 16
 
 export class SessionHandle {
   readonly id: string
@@ -239,8 +243,7 @@ export class SessionHandle {
     if (this.access !== null) await this.assertMay('session.read')
     const { row, events } = await this.#authority.store.read(this.id, after, limit)
     const found = readableRow(row, this.id)
-    const { seq } = found
-    if (after > seq) throw invalid('after', `is ahead of the log, which ends at ${seq}`)
+    if (after > found.seq) throw invalid('after', `is ahead of the log, which ends at ${found.seq}`)
     const position = events.at(-1)?.seq ?? after
     return { row, events: readableEvents(events, scopesOn(this, found)), position }
   }
@@ -266,13 +269,8 @@ export class SessionHandle {
   /** The conversation, oldest first. */
   async *messages(): AsyncGenerator<Message> {
     if (this.access !== null) await this.assertMay('session.read')
-    let count = 0
-    for await (const message of readMessages(this.#authority, this.id)) {
-      // A reader may be slow, and may not see the session any more.
-      if (this.access !== null && count % CHECKED_EVERY === 0) await this.assertMay('session.read')
-      count += 1
-      yield message
-    }
+    const messages = readMessages(this.#authority, this.id)
+    yield* checkedNowAndThen(messages, () => this.assertMay('session.read'))
   }
 
   /** The last messages of the conversation before a position, oldest first. */
@@ -402,7 +400,7 @@ export class SessionHandle {
   /** Makes a link to this session. Its token is returned once; only its digest is kept. */
   async createLink(options: LinkOptions): Promise<Link & { readonly token: string }> {
     const live = await this.#openForMore('link.manage')
-    this.#assertHas(live, options.scopes)
+    assertHas(this, live.session, options.scopes)
     const token = newToken(this.#authority)
     const digest = tokenDigest(this.#authority, 'link', this.id, token)
     const { scopes, expiresAt = null, uses = null } = checkLink(options)
@@ -433,17 +431,21 @@ export class SessionHandle {
     await live.post({ type: 'unlink', link, by: this.by })
   }
 
-  /** A caller passes on nothing that it may not do itself. */
-  #assertHas({ session }: LiveSession, scopes: readonly Scope[]): void {
-    const granted = scopesOn(this, session)
-    const missing = scopes.find((scope) => !granted.includes(scope))
-    if (missing === undefined) return
-    throw new HoldfastError('forbidden', `what was shown is not good for ${missing} itself`)
-  }
-
   /** The links of the session. */
   async links(): Promise<readonly Link[]> {
     return (await this.#view('link.manage')).links
+  }
+
+  /** What people have allowed its agent until it is closed. */
+  async grants(): Promise<readonly NamedGrant[]> {
+    return namedGrants(await this.state(), this.#authority.digest)
+  }
+
+  /** Takes back what was allowed, by its id: from the next turn on the agent asks again. */
+  async revokeGrant(grant: string): Promise<void> {
+    const live = await this.#open('ask.answer')
+    const found = findGrant(live.session, grant, this.#authority.digest)
+    if (found !== undefined) await live.post({ type: 'ungrant', grant: found, by: this.by })
   }
 
   /** What it is shared for, with principals and groups. */
@@ -455,7 +457,7 @@ export class SessionHandle {
   async share(share: Share): Promise<void> {
     const live = await this.#openForMore('session.share')
     const checked = checkShare(share)
-    this.#assertHas(live, checked.scopes)
+    assertHas(this, live.session, checked.scopes)
     await live.post({ type: 'share', share: checked, by: this.by })
   }
 

@@ -15,6 +15,7 @@ import { closedError, closeSession, endAttachments } from './closing.ts'
 import type { Command, LifeCommand, Moment } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import { assertReadable, type Draft, type EventOf, type SessionEvent } from './events.ts'
+import { decideUngrant, foldGrants } from './grants.ts'
 import { decideLink, decideShare, foldLink, foldShare } from './links.ts'
 import { decideConfigure, foldActivity, NO_USAGE } from './settings.ts'
 import type { Folding, Origin, Session, SessionOptions } from './state.ts'
@@ -30,6 +31,8 @@ export function decide(session: Session, command: Command, moment: Moment): read
     case 'share':
     case 'unshare':
       return decideShare(session, command)
+    case 'ungrant':
+      return decideUngrant(session, command)
     case 'note':
       return [{ type: 'session.noted', ...command.note, by: command.by }]
     case 'close':
@@ -86,6 +89,7 @@ function decideClosed(session: Session, command: Command): readonly Draft[] {
     case 'lapse':
     case 'unlink':
     case 'unshare':
+    case 'ungrant':
       return []
     default:
       throw closedError(session)
@@ -205,7 +209,8 @@ export function evolve(session: Session, event: SessionEvent): Session {
       if (next.grants.length > 0) next.grants = []
       break
     case 'session.granted':
-      next.grants = [...next.grants, ...event.grants]
+    case 'session.ungranted':
+      foldGrants(next, event)
       break
     case 'session.shared':
     case 'session.unshared':

@@ -24,7 +24,7 @@ export const CHOICES = {
   folders: list({
     description:
       'folders that the settings of a session may name, and those in them, as working folder and ' +
-      'further folders; not with `isolation` or `wrap`',
+      'further folders, and that people may always allow; not with `isolation` or `wrap`',
   }),
   mcpServers: Type.Record(Type.String({ pattern: '^(?!__proto__$)[\\w-]{1,64}$' }), McpServer, {
     additionalProperties: false,

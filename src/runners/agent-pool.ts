@@ -120,9 +120,14 @@ export class AgentPool<Agent extends PooledAgent> {
     await this.#ended(session)
   }
 
-  /** Stops the agent of a session, if that loses nothing. */
+  /** No turn of it runs: stops the agent of a session, if that loses nothing. */
   async stopIdle(session: string): Promise<void> {
-    const entry = this.#settings.perSession ? this.#entries.get(session) : undefined
+    const shared = this.#shared
+    if (shared?.isRestorable === true) {
+      // If it cannot be closed there, the next turn tells.
+      return shared.forget?.(session).catch(() => undefined)
+    }
+    const entry = this.#entries.get(session)
     if (entry?.isIdle !== true) return
     this.#stop(entry)
     await this.#ended(session)

@@ -119,6 +119,26 @@ export async function placesOf(
   }
 }
 
+/**
+ * Of folders that a person has allowed the agent, or may allow it, those that the operator's
+ * `folders` contain, resolved, and those of the session itself. Without `folders` all of them.
+ */
+export async function foldersWithin(
+  wanted: readonly string[],
+  { folders }: Choices,
+  { cwd, directories }: Places,
+): Promise<readonly string[]> {
+  if (folders === undefined || wanted.length === 0) return wanted
+  // One that is not there, or cannot be looked at, is not known to be within.
+  const resolve = (folder: string): Promise<string | null> => realpath(folder).catch(() => null)
+  const roots = await Promise.all([...folders, cwd, ...directories].map(resolve))
+  const there = roots.filter((root) => root !== null)
+  const found = await Promise.all(wanted.map(resolve))
+  return found.filter(
+    (folder) => folder !== null && isAllowed(folder, { folders: there }),
+  ) as string[]
+}
+
 /** The MCP servers that the settings name, by default all, in the order of their names. */
 export function namedServers(
   { mcpServers: names }: Settings,

@@ -50,7 +50,7 @@ export abstract class PooledRunner<Agent extends PooledAgent> implements Runner 
   readonly #files: ConversationFiles | null
   readonly #outside: OutsideMessages
   readonly #pool: AgentPool<Agent>
-  /** The last turn of each session, until its work has ended. */
+  /** The last work for each session, until it has ended. */
   readonly #working = new Map<string, Promise<void>>()
   readonly #steering = new Steering()
 
@@ -76,14 +76,18 @@ export abstract class PooledRunner<Agent extends PooledAgent> implements Runner 
 
   run(turn: RunnerTurn, context: RunnerContext): AsyncGenerator<RunnerOutput, undefined> {
     const outbox = new Outbox()
-    const { id } = context.session
-    const before = this.#working.get(id) ?? Promise.resolve()
-    const work = before.then(() => this.#runTurn(turn, context, outbox))
-    this.#working.set(id, work)
-    void work.then(() => {
-      if (this.#working.get(id) === work) this.#working.delete(id)
-    })
+    this.#afterWork(context.session.id, () => this.#runTurn(turn, context, outbox))
     return outbox.read()
+  }
+
+  /** Works for a session after the work for it before. */
+  #afterWork(session: string, run: () => Promise<void>): void {
+    const before = this.#working.get(session) ?? Promise.resolve()
+    const work = before.then(run)
+    this.#working.set(session, work)
+    void work.then(() => {
+      if (this.#working.get(session) === work) this.#working.delete(session)
+    })
   }
 
   steer(session: RunnerSession, message: RunnerTurn): Promise<boolean> {
@@ -103,6 +107,11 @@ export abstract class PooledRunner<Agent extends PooledAgent> implements Runner 
 
   async stopIdle({ id }: RunnerSession): Promise<void> {
     await this.#pool.stopIdle(id)
+  }
+
+  /** The agent keeps what it was allowed: the next turn has another, or opens its session anew. */
+  revoke({ id }: RunnerSession): void {
+    this.#afterWork(id, () => this.#pool.stopIdle(id))
   }
 
   async release({ id }: RunnerSession): Promise<void> {

@@ -180,6 +180,7 @@ function mainFields(event: SessionEvent): string {
     case 'session.configured':
       return JSON.stringify(event.settings)
     case 'session.granted':
+    case 'session.ungranted':
       return event.grants.map(({ label }) => label).join(', ')
     case 'turn.queued':
     case 'turn.joined':

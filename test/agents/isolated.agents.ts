@@ -6,13 +6,15 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { asNobody, isRoot } from '../support/isolation.ts'
 import { IsolatedAgent, sandboxOf } from '../support/isolated-agent.ts'
 import { AGENTS } from '../support/real-agents.ts'
+import { ROOT } from '../support/repository.ts'
 
 /** What an operator may put in front: all is there to be read but what the server has. */
 const wrapOf = (hidden: string) => ({
   ...asNobody,
   wrap: [
     ...['bwrap', '--unshare-pid', '--ro-bind', '/', '/', '--proc', '/proc', '--dev', '/dev'],
-    ...['--tmpfs', '/tmp', '--tmpfs', hidden],
+    // The agents are installed in this checkout, which may be in /tmp itself.
+    ...['--tmpfs', '/tmp', '--ro-bind', ROOT, ROOT, '--tmpfs', hidden],
     ...['--bind', '{home}', '{home}', '--bind', '{cwd}', '{cwd}', '--'],
   ],
 })

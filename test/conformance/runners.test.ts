@@ -164,7 +164,7 @@ describe('a runner', () => {
         }),
     }
     const title =
-      'is not asked again for what a person has allowed for the session, also after a restart'
+      'asks no more for what a person has allowed for the session until that is taken back'
     await expect(tried(broken(forgetful), title)).rejects.toThrow('it asked again')
   })
 

@@ -211,6 +211,14 @@ const VISITS: Readonly<Record<string, Visit>> = {
     const { path, link } = await linked()
     return [`${path}/links/${link}`, {}, { body: { state: 'revoked' } }]
   },
+  getGrants: async () => {
+    const { path } = await owned()
+    return [`${path}/grants`, {}, { body: { grants: [] } }]
+  },
+  revokeGrant: async () => {
+    const { path } = await owned()
+    return [`${path}/grants/none`, {}, { body: { id: 'none', state: 'revoked' } }]
+  },
   getAudit: local('/v1/audit'),
   shareSession: async () => {
     const { path } = await owned()

@@ -90,6 +90,28 @@ describe('holdfast asks', () => {
   })
 })
 
+describe('holdfast grants', () => {
+  it('lists what is always allowed, and takes some of it back by its id or label', async () => {
+    const grants = ['ls', 'rm\u001b[2J', 'cp'].map((label) => ({ label, data: { label } }))
+    const options = [{ id: 'always', label: 'Always', grants }]
+    const { ended } = await asking('granting', { options })
+    expect((await run('grants', 'granting')).out).toBe('nothing is always allowed\n')
+    await run('answer', 'granting', 'always')
+    await ended
+    const rows = (await run('grants', 'granting')).out.trim().split('\n').slice(1)
+    expect(rows.map((row) => row.split(/ +/)[1])).toEqual(['ls', 'rm\uFFFD[2J', 'cp'])
+    const session = await server.holdfast.find('granting')
+    const id = (await session!.grants())[1]!.id
+    expect((await run('grants', 'granting', '--revoke', 'none')).code).toBe(1)
+    expect(await run('grants', 'granting', '--revoke', id, '--revoke', 'ls')).toMatchObject({
+      code: 0,
+      out: 'holdfast: not allowed any more: rm\uFFFD[2J\nholdfast: not allowed any more: ls\n',
+    })
+    const [left, ...others] = (await run('grants', 'granting', '--json')).out.trim().split('\n')
+    expect([JSON.parse(left!), others]).toMatchObject([{ label: 'cp' }, []])
+  })
+})
+
 describe('holdfast answer', () => {
   it('gives a message with an option, several options, and words of its own', async () => {
     const accepts = ['message', 'several', 'text']

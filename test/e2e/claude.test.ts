@@ -5,7 +5,7 @@
 import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { mkdtemp, realpath, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -166,9 +166,35 @@ describe('a permission request', () => {
     expect((await session.turn(touch('always-one'))).state).toBe('done')
     expect((await events(session)).filter(({ type }) => type === 'ask.opened')).toHaveLength(1)
     expect(existsSync(inWork('.claude/settings.local.json'))).toBe(false)
+    for (const { id } of await session.grants()) await session.revokeGrant(id)
+    const settings = { mode: 'default', onNobody: 'deny' } as const
+    expect((await session.turn(touch('always-one'), { settings })).reply?.text).toContain(
+      'No person',
+    )
     await session.turn(call('Bash', { command: 'mkdir denied', description: 'no' }))
     expect(await activities(session, 'permission_denied')).toMatchObject([{ tool: 'Bash' }])
     expect(existsSync(inWork('denied'))).toBe(false)
+  })
+
+  it('offers to always allow a folder only where the operator lets sessions work', async () => {
+    const [inside, outside] = [inWork('inside'), join(folder, 'outside')]
+    mkdirSync(inside, { recursive: true })
+    mkdirSync(outside, { recursive: true })
+    symlinkSync(outside, join(inside, 'link'))
+    const offered = async (options: Partial<ClaudeOptions>, path: string): Promise<string[]> => {
+      const session = await sessionOf(options)
+      const turn = session.turn(call('Bash', { command: `mkdir ${path}/x`, description: 'make' }))
+      const [ask] = await asks(session)
+      const always = ask.options.find(({ id }: any) => id === 'allow_always')
+      await session.answer(ask.id, 'deny')
+      await turn
+      return always.grants.flatMap(({ data }: any) => data.directories ?? [])
+    }
+    const options = { folders: [inside] }
+    expect(await offered({}, outside)).toEqual([outside])
+    expect(await offered(options, inside)).toEqual([inside])
+    expect(await offered(options, outside)).toEqual([])
+    expect(await offered(options, `${inside}/link`)).toEqual([])
   })
 
   it('runs with edited arguments', async () => {

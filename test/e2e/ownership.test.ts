@@ -49,6 +49,7 @@ const BODIES: Readonly<Record<string, object>> = {
   postSessionTurn: { input: 'hello' },
   answerAsk: { answer: 'yes' },
   forkSession: {},
+  moveTurn: { before: null },
   changeSession: { settings: { onNobody: 'deny' } },
   createLink: { scopes: ['watch'] },
   shareSession: { with: 'nobody-here', scopes: ['watch'] },
@@ -67,7 +68,7 @@ describe.each(Object.entries(WHERE))('a session %s', (_, nodesOf) => {
       const path = route.path
         .replace(':id', id)
         .replace(':turn', turn)
-        .replace(/:(ask|link|with)/, 'none')
+        .replace(/:(ask|link|with|grant)/, 'none')
       const answer = await tried(asked, path, who)
       const needed = OPERATIONS[route.operation] as Scope
       const scopes = SCOPES_ON[who]

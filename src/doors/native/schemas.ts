@@ -118,6 +118,9 @@ export const Session = Type.Object({
     description: 'Where its conversation began, if not here: forked at a turn, or adopted.',
   }),
 })
+export const GrantList = Type.Object({
+  grants: Type.Array(Type.Object({ id: text, label: text, data: anything() })),
+})
 export const ChangedSession = Type.Object({
   id: text,
   settings: Type.Object(SETTINGS, { description: 'All of them, as they are now.' }),
@@ -260,7 +263,7 @@ export const CreatedLink = Type.Object({
   url: Type.String({ description: 'The token is in its fragment, which is never sent.' }),
 })
 export const LinkList = Type.Object({ links: Type.Array(Link) })
-export const RevokedLink = Type.Object({ id: text, state: Type.Literal('revoked') })
+export const Revoked = Type.Object({ id: text, state: Type.Literal('revoked') })
 
 export const Share = Type.Object({ with: text, scopes: Type.Array(oneOf(LINK_SCOPES)) })
 export const ShareList = Type.Object({ shares: Type.Array(Share) })

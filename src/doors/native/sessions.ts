@@ -252,7 +252,7 @@ export const sessionRoutes = routes({
     name: 'revokeLink',
     summary: 'Revoke a link; revoking it again changes nothing',
     operation: 'link.manage',
-    answers: { 200: json('No client can attach by it any more.', schemas.RevokedLink) },
+    answers: { 200: json('No client can attach by it any more.', schemas.Revoked) },
     refusals: [404],
     session: sessionOfPath,
     handle: async (exchange) => {
@@ -260,6 +260,29 @@ export const sessionRoutes = routes({
       // The links of a session that is over are over with it.
       await exchange.session.revokeLink(link).catch(unlessOver('session_closed', 'session_erased'))
       exchange.reply(200, { id: link, state: 'revoked' })
+    },
+  },
+  'GET /v1/sessions/:id/grants': {
+    name: 'getGrants',
+    summary: 'What people have allowed the agent of a session until it is closed',
+    operation: 'session.read',
+    answers: { 200: json('The grants.', schemas.GrantList) },
+    refusals: [404, 410],
+    session: sessionOfPath,
+    handle: async (exchange) => exchange.reply(200, { grants: await exchange.session.grants() }),
+  },
+  'DELETE /v1/sessions/:id/grants/:grant': {
+    name: 'revokeGrant',
+    summary: 'Take back what was allowed, from the next turn on; repeating it changes nothing',
+    operation: 'ask.answer',
+    answers: { 200: json('It is not allowed any more.', schemas.Revoked) },
+    refusals: [404],
+    session: sessionOfPath,
+    handle: async (exchange) => {
+      const [, grant = ''] = exchange.params
+      const revoking = exchange.session.revokeGrant(grant)
+      await revoking.catch(unlessOver('session_closed', 'session_erased'))
+      exchange.reply(200, { id: grant, state: 'revoked' })
     },
   },
   'POST /v1/sessions/:id/shares': {

@@ -6,6 +6,7 @@ import { Button, CopyButton } from '../shared/parts.tsx'
 import { go, sessionHref } from '../shared/router.ts'
 import { saveBlob } from '../shared/save.ts'
 import { api } from '../shared/server.ts'
+import { GrantsDialog } from './grants-dialog.tsx'
 import { ShareDialog } from './share-dialog.tsx'
 import type { SessionModel } from './session-model.ts'
 
@@ -14,6 +15,7 @@ const CONFIRM_MS = 4_000
 
 export function SessionActions({ model }: { readonly model: SessionModel }) {
   const [isSharing, setSharing] = useState(false)
+  const [showsGrants, setShowsGrants] = useState(false)
   const isOpen = model.isOpen.value
   const isMember = model.access.link === null
   const mayManage = isOpen && model.may('manage')
@@ -38,10 +40,22 @@ export function SessionActions({ model }: { readonly model: SessionModel }) {
       {isMember ? (
         <Menu>
           <MenuItems model={model} />
+          {isOpen ? (
+            <Button kind="plain" onClick={() => setShowsGrants(true)}>
+              What is always allowed
+            </Button>
+          ) : null}
           {mayManage ? <CloseButton model={model} /> : null}
         </Menu>
       ) : null}
       {isSharing ? <ShareDialog session={model.id} onClose={() => setSharing(false)} /> : null}
+      {showsGrants ? (
+        <GrantsDialog
+          session={model.id}
+          mayRevoke={model.may('answer')}
+          onClose={() => setShowsGrants(false)}
+        />
+      ) : null}
     </span>
   )
 }

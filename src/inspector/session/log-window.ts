@@ -123,9 +123,11 @@ function otherItem(event: SessionEvent): ConversationItem | null {
       const { messages, omitted = 0, session = null } = origin
       return { type: 'earlier', ...place, messages, omitted, session }
     }
-    case 'session.granted': {
+    case 'session.granted':
+    case 'session.ungranted': {
       const grants = event.grants.map(({ label }) => label).join(', ')
-      return { type: 'note', ...place, text: `Allowed from now on: ${grants}` }
+      const what = event.type === 'session.granted' ? 'Allowed from now on' : 'Not allowed any more'
+      return { type: 'note', ...place, text: `${what}: ${grants}` }
     }
     case 'session.configured':
       return { type: 'note', ...place, text: `Settings: ${JSON.stringify(event.settings)}` }

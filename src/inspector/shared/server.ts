@@ -15,6 +15,8 @@ export { ApiError } from '../../client/http-api.ts'
 
 export type NewSession = ReturnType<typeof readSessionBody>
 
+export type GrantRow = { readonly id: string; readonly label: string }
+
 export type LinkRow = {
   readonly id: string
   readonly scopes: readonly string[]
@@ -105,6 +107,14 @@ export class InspectorApi extends HttpApi {
 
   async revokeLink(id: string, link: string): Promise<void> {
     await this.json(`${sessionPath(id)}/links/${encodeURIComponent(link)}`, 'DELETE')
+  }
+
+  async grants(id: string): Promise<readonly GrantRow[]> {
+    return (await this.json<{ grants: readonly GrantRow[] }>(`${sessionPath(id)}/grants`)).grants
+  }
+
+  async revokeGrant(id: string, grant: string): Promise<void> {
+    await this.json(`${sessionPath(id)}/grants/${encodeURIComponent(grant)}`, 'DELETE')
   }
 
   fork(id: string, turn: string | undefined): Promise<SessionView> {

@@ -42,7 +42,7 @@ import { ReservedIds } from '../reserved-ids.ts'
 import { ClaudeAgent, ClaudeGone } from './agent.ts'
 import { contentOf } from './content.ts'
 import { claudeRefusal } from './messages.ts'
-import { allowedBefore } from './permission.ts'
+import { allowedBefore, type Allowed } from './permission.ts'
 import {
   ClaudeAgent as ClaudeSchema,
   MODE_NAMES,
@@ -178,10 +178,12 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
       ...{ start, places, keep, sent },
     })
     const fixed = fixedOf(settings, places)
+    const allowed = await allowedBefore(context, this.#settings, places)
+    const basis = { start, places, allowed }
     const use = {
       session: session.id,
       signal,
-      start: () => this.#startAgent(context, { start, places }, { folders, fixed }),
+      start: () => this.#startAgent(settings, basis, { folders, fixed }),
       fits: (agent: ClaudeAgent) => agent.fixed === fixed,
     }
     try {
@@ -224,12 +226,10 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
   }
 
   #startAgent(
-    context: RunnerContext,
-    { start, places }: Basis,
+    settings: Settings,
+    { start, places, allowed }: Basis & { readonly allowed: Allowed },
     { folders, fixed }: { readonly folders: ChildFolders; readonly fixed: string },
   ): ClaudeAgent {
-    const { settings } = context
-    const allowed = allowedBefore(context)
     const args = [...argumentsOf(this.#settings, places, allowed), ...sessionArguments(start)]
     const hasServers = this.#settings.mcpServers !== undefined
     const servers = serversOf(namedServers(settings, this.#settings))

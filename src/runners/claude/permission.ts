@@ -12,6 +12,7 @@ import {
   type RunnerContext,
 } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
+import { foldersWithin, type Places } from '../agent-settings.ts'
 import { ALLOW, DENY, shortened, unansweredWords } from '../asking.ts'
 import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import type { ClaudeSettings } from './options.ts'
@@ -28,16 +29,19 @@ export type PermissionAnswer =
 
 export type Allowed = { readonly rules: readonly string[]; readonly directories: readonly string[] }
 
-type AskSettings = Pick<ClaudeSettings, 'modes'>
+type Asked = {
+  /** What was offered to be always allowed. */
+  readonly suggested: readonly JsonObject[]
+  readonly context: RunnerContext
+}
 
 export function permissionQuestion(
   request: JsonObject,
   detail: AskDetail,
-  settings: AskSettings,
+  suggested: readonly JsonObject[],
 ): Question {
   const tool = asText(request['tool_name'])
   const isPlan = tool === 'ExitPlanMode'
-  const suggested = grants(request, settings)
   const always = suggested.map(labelOf).join(', ')
   return {
     kind: 'permission',
@@ -65,25 +69,43 @@ export function permissionQuestion(
 
 /**
  * What the program suggests to allow from now on, for this session. A mode that the operator does
- * not offer is left out.
+ * not offer is left out, and so are folders outside of those that the operator names.
  */
-export function grants(request: JsonObject, { modes }: AskSettings): readonly JsonObject[] {
-  return asList(request['permission_suggestions'])
-    .map(asObject)
-    .filter(({ type, behavior, mode }) => {
-      if (type === 'setMode') return modes.includes(asText(mode))
-      return type === 'addDirectories' || (type === 'addRules' && behavior === 'allow')
-    })
-    .map((suggestion) => ({ ...suggestion, destination: 'session' }))
+export async function suggestionsOf(
+  request: JsonObject,
+  settings: ClaudeSettings,
+  places: Places,
+): Promise<readonly JsonObject[]> {
+  const suggested: JsonObject[] = []
+  for (const one of asList(request['permission_suggestions']).map(asObject)) {
+    const { type, behavior, mode } = one
+    const suggestion = { ...one, destination: 'session' }
+    if (type === 'setMode' && settings.modes.includes(asText(mode))) suggested.push(suggestion)
+    if (type === 'addRules' && behavior === 'allow') suggested.push(suggestion)
+    if (type !== 'addDirectories') continue
+    const directories = await foldersWithin(directoriesOf(one), settings, places)
+    if (directories.length > 0) suggested.push({ ...suggestion, directories })
+  }
+  return suggested
 }
 
 /** What people have allowed in a session, which a new child has to be told again. */
-export function allowedBefore({ session }: Pick<RunnerContext, 'session'>): Allowed {
+export async function allowedBefore(
+  { session }: Pick<RunnerContext, 'session'>,
+  settings: ClaudeSettings,
+  places: Places,
+): Promise<Allowed> {
   const granted = session.grants.map(({ data }) => asObject(data))
+  const directories = granted.flatMap(directoriesOf)
   return {
     rules: granted.flatMap(rulesOf),
-    directories: granted.flatMap(({ directories }) => asList(directories).map(asText)),
+    // The operator may have named other folders since.
+    directories: await foldersWithin(directories, settings, places),
   }
+}
+
+function directoriesOf({ directories }: JsonObject): readonly string[] {
+  return asList(directories).map(asText)
 }
 
 /** The rules of a grant as Claude Code writes them: `Bash(npm test:*)`. */
@@ -96,22 +118,22 @@ function rulesOf({ rules }: JsonObject): readonly string[] {
 }
 
 function labelOf(grant: JsonObject): string {
-  const { type, mode, directories } = grant
+  const { type, mode } = grant
   if (type === 'setMode') return `the mode ${asText(mode)}`
-  return (type === 'addDirectories' ? asList(directories).map(asText) : rulesOf(grant)).join(', ')
+  return (type === 'addDirectories' ? directoriesOf(grant) : rulesOf(grant)).join(', ')
 }
 
 export function permissionAnswer(
   outcome: AskOutcome,
   request: JsonObject,
-  { settings, context }: { readonly settings: AskSettings; readonly context: RunnerContext },
+  { suggested, context }: Asked,
 ): PermissionAnswer {
   if (outcome.outcome !== 'answered') return unanswered(outcome, context)
   const { options, message, input = asObject(request['input']) } = chosen(outcome.answer)
   const [option] = options
   if (option === 'deny') return deny(message ?? 'A person has denied this.')
   if (!isRecord(input)) return deny('A person allowed it with arguments that are no object.')
-  const always = option === 'allow_always' ? grants(request, settings) : []
+  const always = option === 'allow_always' ? suggested : []
   return {
     behavior: 'allow',
     updatedInput: input,

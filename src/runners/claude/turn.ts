@@ -21,6 +21,7 @@ import {
   permissionQuestion,
   questionsAnswer,
   questionsOf,
+  suggestionsOf,
   unanswered,
   type PermissionAnswer,
 } from './permission.ts'
@@ -136,12 +137,13 @@ export class TurnRun implements ClaudeTurn {
 
   async #askPermission(request: JsonObject, signal: AbortSignal): Promise<PermissionAnswer> {
     const { context, settings, places } = this.parts
-    const { directories } = allowedBefore(context)
+    const { directories } = await allowedBefore(context, settings, places)
     const shown = { ...places, directories: [...places.directories, ...directories] }
     const detail = await detailOf(request, shown)
-    const question = permissionQuestion(request, detail, settings)
+    const suggested = await suggestionsOf(request, settings, places)
+    const question = permissionQuestion(request, detail, suggested)
     const outcome = await askFor(context, settings)({ ...question, signal })
-    return permissionAnswer(outcome, request, { settings, context })
+    return permissionAnswer(outcome, request, { suggested, context })
   }
 
   /** All its questions at once: the first that is not answered withdraws the others. */
