@@ -413,7 +413,7 @@ const LAYERS: Readonly<Record<string, readonly string[]>> = {
   library: ['core', 'stores', 'platform', 'runners', 'config', 'wire'],
   browsers: ['core', 'platform', 'wire'],
   doors: ['schema', 'wire', 'core', 'browsers'],
-  server: ['doors', 'schema', 'wire', 'core', 'browsers'],
+  server: ['doors', 'schema', 'wire', 'core', 'browsers', 'platform'],
   cli: [
     ...['library', 'server', 'doors', 'client', 'cdp', 'wire'],
     ...['core', 'stores', 'config', 'platform', 'browsers'],

@@ -8,7 +8,7 @@ import { HoldfastError } from '../core/index.ts'
 import { groupMemory, startProcess } from '../platform/processes.ts'
 import type { BrowserConnection, ConnectionEvents, MessageParts } from './connection.ts'
 import { folderBytes } from './disk.ts'
-import type { EgressOption } from './egress.ts'
+import type { EgressOption } from '../platform/egress.ts'
 import { EgressProxy, type EgressOptions } from './egress-proxy.ts'
 import type { BrowserLimits } from './limits.ts'
 

@@ -3,8 +3,9 @@ import { once } from 'node:events'
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { DnsServer } from '../../test/support/dns-server.ts'
-import { EgressProxy, type ResolveHost } from './egress-proxy.ts'
-import { EgressRule } from './egress.ts'
+import type { ResolveHost } from '../platform/resolver.ts'
+import { EgressProxy } from './egress-proxy.ts'
+import { EgressRule } from '../platform/egress.ts'
 import { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
 
 let echo: Server

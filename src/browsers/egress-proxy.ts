@@ -3,29 +3,18 @@
  * browser sends the name or address that a page wants; the proxy resolves it, checks what it leads
  * to, and connects to exactly that. So a name that resolves differently next time gains nothing.
  */
-import { lookup, Resolver } from 'node:dns/promises'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { connect, createServer, isIP, type AddressInfo, type Server, type Socket } from 'node:net'
-import type { EgressRule } from './egress.ts'
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import type { EgressRule } from '../platform/egress.ts'
+import { HostResolver, pinned, type ResolverOptions } from '../platform/resolver.ts'
 import type { BrowserLimits } from './limits.ts'
 
-/** The addresses of a host name. */
-export type ResolveHost = (name: string) => Promise<readonly string[]>
-
-export type EgressOptions = {
+export type EgressOptions = ResolverOptions & {
   readonly rule: EgressRule
-  /** By default by the name servers, or as the system does it for hosts that the rule names. */
-  readonly resolve?: ResolveHost | undefined
-  /** `ADDRESS:PORT` of the name servers; by default those of the system. */
-  readonly nameServers?: readonly string[]
   /** A connection was refused by the rule. */
   readonly onRefused: (host: string, port: number) => void
 }
-
-/** How long one try to resolve a name takes, and how many there are. */
-const RESOLVE_MS = 4_000
-const RESOLVE_TRIES = 2
 
 const VERSION = 5
 const NO_AUTHENTICATION = 0
@@ -34,32 +23,18 @@ const ADDRESS_TYPES = { ipv4: 1, name: 3, ipv6: 4 } as const
 /** Replies of the proxy. */
 const REPLIES = { ok: 0, failed: 1, refused: 2, unreachable: 4, noCommand: 7, noType: 8 } as const
 
-/**
- * Resolves as the system does, with its file of hosts. That takes a thread of Node for as long as
- * the name server is silent, so names that pages choose freely must not be resolved by it.
- */
-const resolveBySystem: ResolveHost = async (name) => {
-  return (await lookup(name, { all: true })).map(({ address }) => address)
-}
-
-/** Asks the name servers, without a thread. */
-async function resolveByServers(resolver: Resolver, name: string): Promise<readonly string[]> {
-  const found = await Promise.allSettled([resolver.resolve4(name), resolver.resolve6(name)])
-  return found.flatMap((each) => (each.status === 'fulfilled' ? each.value : []))
-}
-
 export class EgressProxy {
   readonly #options: EgressOptions
   readonly #limits: BrowserLimits
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   readonly #peers = new PeerTable()
-  readonly #resolver = new Resolver({ timeout: RESOLVE_MS, tries: RESOLVE_TRIES })
+  readonly #resolver: HostResolver
 
   constructor(options: EgressOptions, limits: BrowserLimits) {
     this.#options = options
     this.#limits = limits
-    if (options.nameServers !== undefined) this.#resolver.setServers(options.nameServers)
+    this.#resolver = new HostResolver(options)
     this.#server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       this.#keep(socket)
       // It has ended, or is no client of ours: there is nothing to report.
@@ -81,7 +56,7 @@ export class EgressProxy {
 
   async close(): Promise<void> {
     const closed = new Promise((resolve) => this.#server.close(resolve))
-    this.#resolver.cancel()
+    this.#resolver.close()
     for (const socket of this.#sockets) socket.destroy(CLOSED)
     await closed
   }
@@ -113,17 +88,10 @@ export class EgressProxy {
     }
   }
 
-  #resolve(name: string): Promise<readonly string[]> {
-    const { rule, resolve } = this.#options
-    if (resolve !== undefined) return resolve(name)
-    const isLocal = !name.replace(/\.$/, '').includes('.') || rule.isNamed(name)
-    return isLocal ? resolveBySystem(name) : resolveByServers(this.#resolver, name)
-  }
-
   /** Connects to an address that was checked, and to no other. */
   async #connect({ host, port }: Wanted): Promise<Socket> {
     const { rule, onRefused } = this.#options
-    const found = isIP(host) === 0 ? await this.#resolve(host) : [host]
+    const found = await this.#resolver.addressesOf(host, rule)
     const reachable = rule.reachable(host, port, found)
     const isClosed = !this.#server.listening
     if (found.length === 0 || isClosed) throw new EgressRefusal(REPLIES.unreachable)
@@ -131,14 +99,13 @@ export class EgressProxy {
       onRefused(host, port)
       throw new EgressRefusal(REPLIES.refused)
     }
-    const addresses = reachable.map((address) => ({ address, family: isIP(address) }))
     const upstream = connect({
       host: 'checked.invalid',
       port,
       allowHalfOpen: true,
       noDelay: true,
       autoSelectFamily: true,
-      lookup: (_name, _options, done) => done(null, addresses),
+      lookup: pinned(reachable),
     })
     this.#keep(upstream)
     const late = setTimeout(() => upstream.destroy(CLOSED), this.#limits.egressConnectMs)

@@ -1,7 +1,7 @@
 /** The browsers' front door, for the CDP door and the command line. */
 export * from './connection.ts'
 export { folderBytes } from './disk.ts'
-export { EgressRule, type EgressOption } from './egress.ts'
-export type { ResolveHost } from './egress-proxy.ts'
+export { EgressRule, type EgressOption } from '../platform/egress.ts'
+export type { ResolveHost } from '../platform/resolver.ts'
 export { BROWSER_LIMITS, type BrowserLimits } from './limits.ts'
 export { BrowserPool, memoryOf, type BrowserSpec, type PoolOptions } from './pool.ts'

@@ -13,10 +13,11 @@ import { close, exportLog, queue, sessions, tail } from './session-commands.ts'
 import { backup, nodes } from './stores.ts'
 import { token } from './token.ts'
 import { verify } from './verify.ts'
+import { webhooks } from './webhooks.ts'
 
 export const COMMANDS: readonly CliCommand[] = [
   ...[serve, chat, send, asks, answer, grants, sessions, tail, queue, cancel, close, exportLog],
-  ...[agents, fork, adopt, open, verify, token, rules, backup, nodes, cdp, acp],
+  ...[agents, fork, adopt, open, verify, token, rules, webhooks, backup, nodes, cdp, acp],
 ]
 
 /** Resolves with the exit code. */

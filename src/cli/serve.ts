@@ -1,7 +1,14 @@
 /** `holdfast serve`: opens the store, listens, and drains on a signal. */
 import { createServer } from 'node:net'
 import { dirname, resolve } from 'node:path'
-import { openAgents, readConfig, unisolatedAgents, type Config } from '../config/index.ts'
+import {
+  openAgents,
+  readConfig,
+  readWebhooks,
+  unisolatedAgents,
+  webhookSecretFiles,
+  type Config,
+} from '../config/index.ts'
 import { diagnoseTo, type Diagnose } from '../core/index.ts'
 import { builtinAgents, DiagnosticPrinter, openHoldfast } from '../index.ts'
 import type { Agent, DiagnosticLevel, DiagnosticListener, Holdfast } from '../index.ts'
@@ -82,10 +89,11 @@ async function runUntilStopped(given: ServeSettings): Promise<number> {
   // Before the store is opened, since an open store continues with its queued turns.
   await checkPort(values)
   const { tokens, warnings } = await openTokens(settings, config)
+  const webhooks = await readWebhooks(config)
   const holdfast = await open(settings, config)
   return new Promise<number>((exit, fail) => {
     const configuration = configurationOf(settings, config)
-    const served = { ...access, holdfast, tokens, warnings, configuration }
+    const served = { ...access, holdfast, tokens, warnings, configuration, webhooks }
     listen({ ...settings, copilotPort }, served, exit).catch(async (error: unknown) => {
       await holdfast.close()
       fail(new Error(listenProblem(error, values)))
@@ -150,10 +158,11 @@ async function open(settings: ServeSettings, config: Config): Promise<Holdfast> 
 }
 
 /** What an isolated agent must not see. The configuration may have keys of other agents. */
-function hiddenPaths({ store, values }: ServeSettings, { file }: Config): readonly string[] {
+function hiddenPaths({ store, values }: ServeSettings, config: Config): readonly string[] {
+  const { file } = config
   const { tokens, record, 'cluster-secret-file': secret } = values
   const data = store === 'memory:' ? null : dirname(agentsFolder(store))
-  const named = [data, tokens, record, secret, file]
+  const named = [data, tokens, record, secret, file, ...webhookSecretFiles(config)]
   return named.filter((path) => path !== null).map((path) => resolve(path))
 }
 

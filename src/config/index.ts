@@ -21,6 +21,7 @@ import { processRunner } from '../runners/process/index.ts'
 import { mentions, type ProcessOptions } from '../runners/process/options.ts'
 import { contract, oneOf, optional, type RefuseField } from '../schema/contract.ts'
 import { checkJwtIssuers } from '../schema/jwt.ts'
+import { checkWebhooks, type WebhookOptions } from '../schema/webhooks.ts'
 import { installHint, PRESET_NAMES, PRESETS, withPreset, type PresetName } from './presets.ts'
 import { AGENT_FIELDS, ConfigOutline, PRESET_FIELDS, type RunnerConfig } from './schema.ts'
 
@@ -116,6 +117,7 @@ export function checkConfig(content: unknown) {
     jwt = [],
     quotas = {},
     rules = [],
+    webhooks = [],
   } = readOutline(content, (field, problem) => invalid(field || 'the configuration', problem))
   for (const [name, agent] of Object.entries(agents)) {
     if (!isProgrammed(agent)) checkAgent(agent, `agents.${name}`)
@@ -130,8 +132,48 @@ export function checkConfig(content: unknown) {
     sharedKeys,
     quotas,
     rules,
+    webhooks: checkWebhooks(webhooks),
     jwt: issuers,
   }
+}
+
+/** The webhooks with their secrets, from the environment and from files. */
+export async function readWebhooks({
+  webhooks,
+  base,
+}: Pick<Config, 'webhooks' | 'base'>): Promise<readonly WebhookOptions[]> {
+  const withSecrets = webhooks.map(async ({ secrets, ...webhook }, index) => {
+    const read = secrets.map((source, place) =>
+      readSecret(source, base, `webhooks.${index}.secrets.${place}`),
+    )
+    return { ...webhook, secrets: await Promise.all(read) }
+  })
+  return Promise.all(withSecrets)
+}
+
+async function readSecret(
+  source: { readonly env: string } | { readonly file: string },
+  base: string,
+  field: string,
+): Promise<string> {
+  if ('env' in source) {
+    const value = process.env[source.env]
+    if (value) return value.trim()
+    throw invalid(`${field}.env`, `names a variable that is not set: ${source.env}`)
+  }
+  try {
+    return (await readFile(resolve(base, source.file), 'utf8')).trim()
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    throw invalid(`${field}.file`, `cannot be read: ${source.file} (${code})`)
+  }
+}
+
+/** The files that hold secrets of webhooks. */
+export function webhookSecretFiles({ webhooks, base }: Pick<Config, 'webhooks' | 'base'>) {
+  return webhooks
+    .flatMap(({ secrets }) => secrets)
+    .flatMap((source) => ('file' in source ? [resolve(base, source.file)] : []))
 }
 
 type OpenAgentsOptions = {

@@ -11,6 +11,7 @@ import { EXACT, limit, list, oneOf, optional, PROBLEM, UNKNOWN_NAME } from '../s
 import { JwtIssuer } from '../schema/jwt.ts'
 import { QUOTA_FIELDS } from '../schema/quotas.ts'
 import { RuleList } from '../schema/rules.ts'
+import { WebhookEntry } from '../schema/webhooks.ts'
 import { presetsOf } from './presets.ts'
 
 const FunctionAgent = Type.Object(
@@ -144,6 +145,9 @@ function configuration<Entry extends TSchema>(agent: Entry) {
       }),
       quotas: QuotaSettings,
       rules: RuleList,
+      webhooks: Type.Array(WebhookEntry, {
+        description: 'programs elsewhere that are told what happens, see [below](#webhooks)',
+      }),
       $schema: Type.String({
         description:
           'the address of the JSON Schema of this file, for editors: ' +

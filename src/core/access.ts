@@ -52,6 +52,7 @@ export const OPERATIONS = {
   'browser.use': 'talk',
   'server.look': null,
   'server.measure': 'admin',
+  'webhook.manage': 'admin',
 } as const satisfies Readonly<Record<string, Scope | null>>
 
 export type Operation = keyof typeof OPERATIONS

@@ -28,12 +28,22 @@ export type AskFilter = {
   readonly label?: { readonly name: string; readonly value: string }
 }
 
-/** A follower, as its node announces it. `access` null: it may do everything. */
-export type AnsweringFollower = AskFilter & {
-  readonly access: Access | null
-  /** The kinds of ask that it answers. */
-  readonly answers: readonly string[]
+/** Of which sessions, for a follower that the operator has configured. */
+export type SessionFilter = {
+  /** Those that have all of these labels. */
+  readonly labels?: Readonly<Record<string, string>>
+  readonly agents?: readonly string[]
+  /** Those that belong to one of these principals. */
+  readonly owners?: readonly string[]
 }
+
+/** A follower, as its node announces it. `access` null: it may do everything. */
+export type AnsweringFollower = AskFilter &
+  SessionFilter & {
+    readonly access: Access | null
+    /** The kinds of ask that it answers. */
+    readonly answers: readonly string[]
+  }
 
 export type AskedSession = Pick<
   Session | SessionRow,
@@ -41,8 +51,15 @@ export type AskedSession = Pick<
 >
 
 /** Whether a follower gets asks of this session, if it may see it. */
-export function isFollowed({ session, label }: AskFilter, asked: AskedSession): boolean {
+export function isFollowed(
+  { session, label, labels = {}, agents, owners }: AskFilter & SessionFilter,
+  asked: AskedSession,
+): boolean {
   if (session !== undefined && asked.id !== session) return false
+  if (agents !== undefined && !agents.includes(asked.agent)) return false
+  if (owners !== undefined && !owners.includes(asked.principal)) return false
+  const isLabelled = ([name, value]: [string, string]): boolean => asked.labels[name] === value
+  if (!Object.entries(labels).every(isLabelled)) return false
   return label === undefined || asked.labels[label.name] === label.value
 }
 

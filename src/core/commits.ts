@@ -231,6 +231,8 @@ export type FollowChangesOptions = {
   /** The position of the last page that was seen; without it, only what changes from now on. */
   readonly after?: number
   readonly signal?: StopSignal
+  /** Pages without anything visible too, for a follower that keeps its position. */
+  readonly isEveryPage?: boolean
 }
 
 /**
@@ -256,16 +258,18 @@ export class ChangeFeed {
 
   /** Pages of what is visible, until the signal is aborted or Holdfast is closed. */
   async *follow(
-    { after, signal }: FollowChangesOptions,
+    { after, signal, isEveryPage = false }: FollowChangesOptions,
     isVisible: IsVisible = () => true,
   ): AsyncGenerator<ChangePage, void> {
     let position = after ?? (await this.read(null, 0)).position
     while (!this.#isClosed && signal?.aborted !== true) {
       const commits = this.#commits
+      const before = position
       const { hasMore, ...page } = await this.#shared(position)
       position = page.position
       const changes = page.changes.filter(({ row }) => isVisible(row))
-      if (changes.length > 0) yield { changes, position }
+      const hasMoved = isEveryPage && page.position !== before
+      if (changes.length > 0 || hasMoved) yield { changes, position }
       if (!hasMore && commits === this.#commits) await this.#news(signal)
     }
   }

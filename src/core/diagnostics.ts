@@ -57,6 +57,10 @@ export const DIAGNOSTICS = {
   sweep_failed: 'warn',
   tokens_read: 'info',
   tokens_unusable: 'error',
+  webhook_failed: 'warn',
+  webhook_gap: 'error',
+  webhook_paused: 'error',
+  webhook_recovered: 'info',
 } as const satisfies Readonly<Record<string, DiagnosticLevel>>
 
 export type DiagnosticLevel = 'debug' | 'info' | 'warn' | 'error'

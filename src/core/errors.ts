@@ -18,6 +18,7 @@ export const ERRORS = {
   blob_unknown: { retry: false },
   ask_unknown: { retry: false },
   attachment_unknown: { retry: false },
+  webhook_unknown: { retry: false },
   method_not_allowed: { retry: false },
   not_acceptable: { retry: false },
   request_timeout: { retry: true },

@@ -82,6 +82,19 @@ export interface Store {
   /** Forgets records that are older than `recordsAt`, and addresses older than `addressesAt`. */
   pruneAudit?(older: { readonly recordsAt: number; readonly addressesAt: number }): Promise<void>
   /**
+   * Makes a node the one that delivers a webhook, for so long from now on the store's clock; again
+   * for longer. Null: another node does. `body` is what was kept of it; null: nothing. A store
+   * without these methods has no webhooks.
+   */
+  holdWebhook?(name: string, node: string, ms: number): Promise<HeldWebhook | null>
+  /**
+   * Replaces what is kept of a webhook, and lets its node deliver it for so long; 0 gives it up.
+   * False, and nothing is changed: another node delivers it, or none does.
+   */
+  saveWebhook?(name: string, node: string, body: string, ms: number): Promise<boolean>
+  /** What is kept of all webhooks. */
+  listWebhooks?(): Promise<readonly StoredWebhook[]>
+  /**
    * How many open sessions belong to a principal, internal ones left out, up to `most`; or how many
    * bytes the events and blobs of all its sessions have that are not erased.
    */
@@ -353,6 +366,15 @@ export type AuditRecord = {
 
 /** Of so many records, the newest, `lastAudit` finds one. */
 export const AUDIT_LOOKS = 100_000
+
+/** JSON. */
+export type HeldWebhook = { readonly body: string | null }
+
+export type StoredWebhook = HeldWebhook & {
+  readonly name: string
+  /** The node that delivers it; null: none, or its time is over. */
+  readonly node: string | null
+}
 
 /** `position` grows, and no record becomes visible behind one that was read. */
 export type StoredAuditRecord = AuditRecord & { readonly position: number }

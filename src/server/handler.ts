@@ -30,6 +30,7 @@ import { reportRefusal, type Headers } from '../doors/refusals.ts'
 import { isPublic, NO_QUERY, type Route } from '../doors/route.ts'
 import { LargeBodies } from '../doors/request-body.ts'
 import { Unread } from '../doors/unread.ts'
+import type { WebhookOptions } from '../schema/webhooks.ts'
 import { ERROR_TABLE } from '../wire/error-table.ts'
 import { ACP_PATH, AcpEntrance } from './acp.ts'
 import { AccessPolicy, bearerToken, type AccessOptions } from './access.ts'
@@ -45,9 +46,12 @@ import { connectionsFor, descriptorLimit, SERVER_LIMITS } from './limits.ts'
 import { refusalAt, serverRoutes, unreadiness } from './routes.ts'
 import { PositionCipher, storedKey } from './positions.ts'
 import { Recorder } from './recorder.ts'
+import { Router } from './router.ts'
 import { Tickets } from './tickets.ts'
 import { hasSeveralPrincipals } from './tokens.ts'
 import { acceptSockets } from './upgrade.ts'
+import type { WebhookLimits } from './webhooks/context.ts'
+import { Webhooks } from './webhooks/webhooks.ts'
 
 export type HandlerOptions = AccessOptions & {
   /** Between two signs of life on a stream that has nothing to send. */
@@ -57,9 +61,15 @@ export type HandlerOptions = AccessOptions & {
   /** Browsers for clients of the Chrome DevTools Protocol, at `/cdp/NAME`. */
   readonly browsers?: Readonly<Record<string, BrowserSpec>>
   readonly browserLimits?: Partial<BrowserLimits>
-  /** How names are resolved for pages with an egress rule; by default by the name servers. */
+  /**
+   * How names are resolved for pages with an egress rule, and for webhooks; by default by the name
+   * servers.
+   */
   readonly resolveHost?: ResolveHost
   readonly cdpLimits?: Partial<CdpLimits>
+  /** Programs elsewhere that are told what happens in sessions. */
+  readonly webhooks?: readonly WebhookOptions[]
+  readonly webhookLimits?: Partial<WebhookLimits>
   /** Limits of the connections of Copilot SDKs. */
   readonly copilotLimits?: Partial<CopilotLimits>
   /** On a store that many nodes share: requests go to the node that owns their session. */
@@ -99,6 +109,7 @@ export class RequestHandler {
   readonly #forwarder: Forwarder | null
   readonly #diagnose: Diagnose
   readonly #recorder: Recorder
+  readonly #webhooks: Webhooks
   readonly #options: HandlerOptions
   #storeTimer: NodeJS.Timeout | undefined
   #hasFailed = false
@@ -117,6 +128,7 @@ export class RequestHandler {
     this.#options = options
     // First, since it checks its options, and nothing has to be closed yet.
     const pool = browserPool(holdfast, options)
+    this.#webhooks = newWebhooks(holdfast, options)
     const seal = cluster === undefined ? null : new Seal(cluster.secret, () => clock.now())
     this.access = new AccessPolicy(
       ...([host, clock, options] as const),
@@ -157,7 +169,8 @@ export class RequestHandler {
     const connectionsMax = connectionsFor(descriptorLimit(), cluster !== undefined)
     this.connections = new Connections(connectionsMax, diagnose)
     this.#recorder = new Recorder(this.#context)
-    this.#router = new Router(serverRoutes(this.#recorder, () => this.#acp.http))
+    const routes = serverRoutes(this.#recorder, () => this.#acp.http, this.#webhooks)
+    this.#router = new Router(routes)
     this.#hub = new Hub({
       holdfast,
       gate: this.access,
@@ -210,6 +223,7 @@ export class RequestHandler {
     const { configuration } = this.#options
     if (configuration !== undefined) this.#audit.configured(configuration)
     this.#recorder.start()
+    this.#webhooks.start()
     const check = async (): Promise<void> => {
       const error = await unreadiness(this.#context)
       if (error !== null) this.#noticeFailure(error)
@@ -249,9 +263,11 @@ export class RequestHandler {
     const { authority } = this.holdfast
     if (!closeHoldfast) {
       this.#isDraining = true
-      return authority.settle(drainMs)
+      await authority.settle(drainMs)
+      return this.#webhooks.close()
     }
     await authority.drain(drainMs)
+    await this.#webhooks.close()
     await this.#forwarder?.prepareToLeave()
     this.#isLeaving = true
     await this.#closeAudit()
@@ -407,6 +423,11 @@ function browserPool(holdfast: Holdfast, options: HandlerOptions): BrowserPool {
   })
 }
 
+function newWebhooks(holdfast: Holdfast, options: HandlerOptions): Webhooks {
+  const { webhooks = [], webhookLimits: limits, resolveHost: resolve } = options
+  return new Webhooks(holdfast.authority, { webhooks, limits, resolver: { resolve } })
+}
+
 /** Not a closure: it would hold the request for as long as the socket lives. */
 function destroyStream(this: Duplex): void {
   this.destroy()
@@ -415,83 +436,4 @@ function destroyStream(this: Duplex): void {
 function refusalHeaders({ code, details: { allowed } }: HoldfastError): Headers {
   if (Array.isArray(allowed)) return ['Allow', allowed.join(', ')]
   return ERROR_TABLE[code].status === 401 ? ['WWW-Authenticate', 'Bearer'] : []
-}
-
-/** What `next` has for any segment: no segment holds a slash. */
-const ANY = '/'
-
-class Segment {
-  readonly next = new Map<string, Segment>()
-  readonly routes = new Map<string, Route>()
-}
-
-/** From a method and a path to a route: a tree of path segments, made once from the table. */
-export class Router {
-  readonly #root = new Segment()
-
-  constructor(routes: readonly Route[]) {
-    for (const route of routes) this.#add(route)
-  }
-
-  #add(route: Route): void {
-    let segment = this.#root
-    for (const part of segmentsOf(route.path)) {
-      const name = part.startsWith(':') ? ANY : part
-      const next = segment.next.get(name) ?? new Segment()
-      segment.next.set(name, next)
-      segment = next
-    }
-    if (segment.routes.has(route.method)) throw new Error(`${route.method} ${route.path} twice`)
-    segment.routes.set(route.method, route)
-  }
-
-  /**
-   * The route, what the path has in place of its parameters, and the query. Throws `route_unknown`,
-   * or `method_not_allowed` with the methods that are.
-   */
-  match(method: string, target: string) {
-    const question = target.indexOf('?')
-    const path = question === -1 ? target : target.slice(0, question)
-    const params: string[] = []
-    const routes = this.#find(path, params)?.routes
-    if (routes === undefined || routes.size === 0) {
-      throw new HoldfastError('route_unknown', 'there is nothing at this path')
-    }
-    // Public routes answer HEAD too, which load balancers use.
-    const looked = method === 'HEAD' ? routes.get('GET') : undefined
-    const route = routes.get(method) ?? (looked && isPublic(looked) ? looked : undefined)
-    if (route === undefined) {
-      const allowed = [...routes.keys()]
-      throw new HoldfastError('method_not_allowed', `${method} is not possible here`, { allowed })
-    }
-    return { route, params, search: question === -1 ? '' : target.slice(question + 1) }
-  }
-
-  #find(path: string, params: string[]): Segment | null {
-    if (!path.startsWith('/')) return null
-    let segment = this.#root
-    for (const part of segmentsOf(path)) {
-      let next = segment.next.get(part)
-      if (next === undefined && part !== '') {
-        next = segment.next.get(ANY)
-        if (next !== undefined) params.push(decode(part))
-      }
-      if (next === undefined) return null
-      segment = next
-    }
-    return segment
-  }
-}
-
-function segmentsOf(path: string): readonly string[] {
-  return path.slice(1).split('/')
-}
-
-function decode(part: string): string {
-  if (!part.includes('%')) return part
-  try {
-    return decodeURIComponent(part)
-  } catch {
-    throw new HoldfastError('bad_request', 'the path has a malformed percent-encoding')
-  }
 }

@@ -13,6 +13,7 @@ export type MetricRow = {
 
 const NODES = 'several nodes'
 const BROWSERS = 'browsers'
+const WEBHOOKS = 'webhooks'
 
 function counter(help: string, labels: readonly string[] = [], only?: string): MetricRow {
   return { type: 'counter', help, labels, ...(only !== undefined && { only }) }
@@ -109,6 +110,17 @@ const TABLE = {
   holdfast_browser_pages: gauge('Pages that are open', [], BROWSERS),
   holdfast_cdp_sessions: gauge('CDP sessions of clients with browsers and targets', [], BROWSERS),
   holdfast_cdp_commands_waiting: gauge('CDP commands that have no reply yet', [], BROWSERS),
+  holdfast_webhook_attempts_total: counter(
+    'Attempts to deliver an event to a webhook, by what became of them',
+    ['webhook', 'outcome'],
+    WEBHOOKS,
+  ),
+  holdfast_webhook_failing_seconds: gauge(
+    'For how long a webhook has failed; 0: it has not',
+    ['webhook'],
+    WEBHOOKS,
+  ),
+  holdfast_webhook_paused: gauge('1: the webhook is paused', ['webhook'], WEBHOOKS),
   process_resident_memory_bytes: gauge('Resident memory'),
   process_uptime_seconds: gauge('How long the process has run'),
   nodejs_heap_size_used_bytes: gauge('JavaScript heap in use'),

@@ -5,6 +5,7 @@ import { VERSION } from '../wire/version.ts'
 import { within } from './limits.ts'
 import { METRICS, type MetricName } from './metric-table.ts'
 import type { Recorder } from './recorder.ts'
+import type { Webhooks } from './webhooks/webhooks.ts'
 
 export const METRICS_TYPE = 'text/plain; version=0.0.4; charset=utf-8'
 
@@ -21,7 +22,11 @@ type MetricValue =
 
 type MetricValues = Partial<Readonly<Record<MetricName, MetricValue>>>
 
-export async function renderMetrics(context: ServerContext, recorder: Recorder): Promise<string> {
+export async function renderMetrics(
+  context: ServerContext,
+  recorder: Recorder,
+  webhooks: Webhooks,
+): Promise<string> {
   const values: MetricValues = {
     ...counted(context.holdfast.authority.counters),
     ...measured(context, recorder),
@@ -29,6 +34,7 @@ export async function renderMetrics(context: ServerContext, recorder: Recorder):
     ...loadValues(context),
     ...(await clusterValues(context)),
     ...browserValues(context),
+    ...(await webhookValues(context, webhooks)),
     ...processValues(),
   }
   return Object.keys(METRICS)
@@ -119,6 +125,30 @@ function browserValues({ browsers }: ServerContext) {
     holdfast_browser_pages: counts['pages'],
     holdfast_cdp_sessions: counts['attached'],
     holdfast_cdp_commands_waiting: counts['waiting'],
+  } satisfies MetricValues
+}
+
+/** As they are stored, but for the attempts, which are this node's. */
+async function webhookValues({ holdfast }: ServerContext, webhooks: Webhooks) {
+  if (webhooks.all.length === 0) return {}
+  // Missing gauges mean that the store did not answer in time.
+  const views =
+    (await within(
+      OWNED_MS_MAX,
+      webhooks.views().catch(() => null),
+    )) ?? []
+  const now = holdfast.authority.clock.now()
+  return {
+    holdfast_webhook_attempts_total: webhooks.all.flatMap(({ options, counts }) =>
+      Object.entries(counts).map(([outcome, count]) => [[options.name, outcome], count] as const),
+    ),
+    holdfast_webhook_failing_seconds: views.map(
+      ({ name, failingSince }) =>
+        [[name], failingSince === null ? 0 : Math.max(0, now - failingSince) / 1e3] as const,
+    ),
+    holdfast_webhook_paused: views.map(
+      ({ name, state }) => [[name], Number(state === 'paused')] as const,
+    ),
   } satisfies MetricValues
 }
 

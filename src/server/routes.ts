@@ -38,6 +38,8 @@ import { SERVER_LIMITS, within } from './limits.ts'
 import { METRICS_TYPE, renderMetrics } from './metrics.ts'
 import type { Recorder } from './recorder.ts'
 import { statsRoutes } from './stats.ts'
+import { webhookRoutes } from './webhooks/routes.ts'
+import type { Webhooks } from './webhooks/webhooks.ts'
 
 const text = Type.String()
 const count = Type.Integer()
@@ -78,7 +80,11 @@ export const NATIVE_ROUTES = [
   ...logRoutes,
 ]
 
-export function serverRoutes(recorder: Recorder, acp: () => AcpHttp): readonly Route[] {
+export function serverRoutes(
+  recorder: Recorder,
+  acp: () => AcpHttp,
+  webhooks: Webhooks,
+): readonly Route[] {
   let document = ''
   const all: readonly Route[] = [
     ...NATIVE_ROUTES,
@@ -86,6 +92,7 @@ export function serverRoutes(recorder: Recorder, acp: () => AcpHttp): readonly R
     ...statsRoutes(recorder),
     ...browserRoutes,
     ...acpRoutes(acp),
+    ...webhookRoutes(webhooks),
     ...routes({
       'GET /': {
         name: 'getInspector',
@@ -161,7 +168,11 @@ export function serverRoutes(recorder: Recorder, acp: () => AcpHttp): readonly R
           200: { description: 'Prometheus text.', content: { 'text/plain': { type: 'string' } } },
         },
         handle: async (exchange) =>
-          exchange.send(200, METRICS_TYPE, await renderMetrics(exchange.context, recorder)),
+          exchange.send(
+            200,
+            METRICS_TYPE,
+            await renderMetrics(exchange.context, recorder, webhooks),
+          ),
       },
       'GET /openapi.json': {
         name: 'getOpenApi',

@@ -27,6 +27,7 @@ import {
   type StoredAuditRecord,
   type StoredEvent,
   type StoredQuota,
+  type StoredWebhook,
 } from '../core/store.ts'
 import { closedError } from './failures.ts'
 import { Leases } from './leases.ts'
@@ -73,6 +74,7 @@ const NEW_ROW = { state: 'open', seq: 1, status: 'idle', queuedTurns: 0, shares:
 export class MemoryStore implements Store {
   readonly #sessions = new Map<string, MemorySession>()
   readonly #keys = new Map<string, string>()
+  readonly #webhooks = new Map<string, StoredWebhook>()
   readonly #leases: Leases
   /** The newest changes, their positions without a gap. */
   readonly #changes: ChangeRecord<MemorySession>[] = []
@@ -354,6 +356,26 @@ export class MemoryStore implements Store {
     this.#audit = this.#audit
       .filter(({ at }) => at >= recordsAt)
       .map((record) => (record.at < addressesAt ? { ...record, address: null } : record))
+  }
+
+  /** One process has this store: what it held before is its own. */
+  async holdWebhook(name: string, node: string): Promise<StoredWebhook> {
+    this.#mustBeOpen()
+    const held = { name, node, body: this.#webhooks.get(name)?.body ?? null }
+    this.#webhooks.set(name, held)
+    return held
+  }
+
+  async saveWebhook(name: string, node: string, body: string, ms: number): Promise<boolean> {
+    this.#mustBeOpen()
+    if (this.#webhooks.get(name)?.node !== node) return false
+    this.#webhooks.set(name, { name, node: ms > 0 ? node : null, body })
+    return true
+  }
+
+  async listWebhooks(): Promise<readonly StoredWebhook[]> {
+    this.#mustBeOpen()
+    return [...this.#webhooks.values()]
   }
 
   async close(): Promise<void> {

@@ -12,6 +12,7 @@ import { countClaims } from './store/counts.ts'
 import { listClaims } from './store/list.ts'
 import { principalClaims } from './store/principals.ts'
 import { reserveClaims } from './store/reserve.ts'
+import { webhookClaims } from './store/webhooks.ts'
 import { StoreTrial } from './store/samples.ts'
 
 export { runnerConformance, type RunnerCase, type RunnerUnderTest } from './runner.ts'
@@ -36,6 +37,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...principalClaims,
     ...countClaims,
     ...blobClaims,
+    ...webhookClaims,
   }
   return Object.entries(claims).map(([title, check]) => {
     const run = async (): Promise<void> => {

@@ -28,6 +28,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   blob_unknown: { status: 404, close: null },
   ask_unknown: { status: 404, close: null },
   attachment_unknown: { status: 404, close: 4401, hint: 'start_new' },
+  webhook_unknown: { status: 404, close: null },
   method_not_allowed: { status: 405, close: null },
   not_acceptable: { status: 406, close: null },
   request_timeout: { status: 408, close: null },

@@ -38,6 +38,7 @@ async function emptyTables(): Promise<void> {
     'answerers',
     'blobs',
     'loose_blobs',
+    'webhooks',
   ]
   const names = tables.map((table) => `${schemaOf(url)}.${table}`)
   // Quicker than TRUNCATE too, which makes new files for all of them.
@@ -63,6 +64,9 @@ function inTurn(one: Store, other: Store): Store {
     usage: (principal, quota, most) => next().usage(principal, quota, most),
     putBlobs: (...given) => next().putBlobs(...given),
     dropBlobs: (...given) => next().dropBlobs(...given),
+    holdWebhook: (...given) => next().holdWebhook!(...given),
+    saveWebhook: (...given) => next().saveWebhook!(...given),
+    listWebhooks: () => next().listWebhooks!(),
     readBlob: (session, digest) => next().readBlob(session, digest),
     close: async () => void (await Promise.all([one.close(), other.close()])),
   }

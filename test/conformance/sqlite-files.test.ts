@@ -309,7 +309,7 @@ describe('a migration', () => {
     const database = openSqlite(file)
     database.exec(`DELETE FROM migrations WHERE number > 1;
       DROP TABLE request_keys; DROP TABLE shares; DROP TABLE audit; DROP TABLE asks; DROP TABLE blobs;
-      DROP TABLE loose_blobs;
+      DROP TABLE loose_blobs; DROP TABLE webhooks;
       DROP INDEX sessions_by_open_key; DROP INDEX sessions_by_principal;
       DROP INDEX sessions_open_of_principal; ALTER TABLE sessions DROP COLUMN bytes;
       CREATE UNIQUE INDEX sessions_by_open_key ON sessions (key)

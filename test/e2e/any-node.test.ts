@@ -13,6 +13,7 @@ import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { CHROMIUM } from '../support/cdp-server.ts'
 import { RawCdp } from '../support/raw-cdp.ts'
 import { headOf, sendRaw } from '../support/raw-http.ts'
+import { SECRET } from '../support/webhook-receiver.ts'
 
 let database: TestDatabase
 let owner: TestServer
@@ -32,12 +33,19 @@ const forkable: Runner = {
 }
 const agents = { ...builtinAgents, witness, forkable }
 
+/** Its receiver is not there, and it has nothing to be told. */
+const WEBHOOK = {
+  ...{ name: 'hook', url: 'http://127.0.0.1:1/', allow: ['127.0.0.1'], secrets: [SECRET] },
+  events: ['turn.expired' as const],
+}
+
 beforeAll(async () => {
   database = await openTestDatabase()
   const url = database.freshUrl()
-  owner = await serve({ store: url, isNode: true, agents, browsers: { chromium: CHROMIUM } })
-  other = await serve({ store: url, isNode: true, agents })
-  third = await serve({ store: url, isNode: true, agents })
+  const node = { store: url, isNode: true, agents, webhooks: [WEBHOOK] }
+  owner = await serve({ ...node, browsers: { chromium: CHROMIUM } })
+  other = await serve(node)
+  third = await serve(node)
 })
 afterAll(async () => {
   for (const viewer of viewers) viewer.close()
@@ -88,8 +96,8 @@ const HELLO = { body: { input: 'hello' } }
 /** What to ask `other` for, about something of `owner`'s, and what must come back. */
 type Visit = () => Promise<readonly [path: string, call: Call, expected: object]>
 
-const local = (path: string): Visit => {
-  return async () => [path, {}, { status: 200 }]
+const local = (path: string, expected: object = {}): Visit => {
+  return async () => [path, {}, { status: 200, ...expected }]
 }
 
 /** By the name of the route. Those about the node itself are answered by whoever is asked. */
@@ -314,6 +322,9 @@ const VISITS: Readonly<Record<string, Visit>> = {
     return [`/v1/stats?node=${node}`, {}, { body: { node } }]
   },
   listNodes: local('/v1/nodes'),
+  listWebhooks: local('/v1/webhooks', { body: { webhooks: [{ name: 'hook' }] } }),
+  resumeWebhook: local('/v1/webhooks/hook/resume', { body: { webhooks: [{ name: 'hook' }] } }),
+  testWebhook: local('/v1/webhooks/hook/test', { body: { reason: 'connection' } }),
   postAcpMessage: async () => {
     const body = { jsonrpc: '2.0', id: 1, method: 'session/list', params: {} }
     return ['/acp', { body, headers: await acpConnection() }, { status: 202 }]
@@ -364,7 +375,7 @@ async function linked() {
 }
 
 describe('a request that comes to a node which does not own its session', () => {
-  const routes = serverRoutes(undefined as never, undefined as never)
+  const routes = serverRoutes(undefined as never, undefined as never, undefined as never)
 
   it('is visited here for every route that there is', () => {
     expect(Object.keys(VISITS).toSorted()).toEqual(routes.map(({ name }) => name).toSorted())

@@ -12,7 +12,7 @@ import { serverRoutes } from '../../src/server/routes.ts'
 import { dial, type WireClient } from '../support/wire-client.ts'
 import { serve, type TestServer } from '../support/server.ts'
 
-const ROUTES = serverRoutes(undefined as never, undefined as never)
+const ROUTES = serverRoutes(undefined as never, undefined as never, undefined as never)
 /** Each scope alone, none at all, and the two that make an answerer who sees what it answers. */
 const GRANTS = [...SCOPES.map((scope) => [scope]), [], ['watch', 'answer']] as const
 

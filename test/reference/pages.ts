@@ -10,6 +10,7 @@ import { METRICS } from '../../src/server/metric-table.ts'
 import { JwtIssuer } from '../../src/schema/jwt.ts'
 import { QUOTA_FIELDS } from '../../src/schema/quotas.ts'
 import { RULE_FIELDS } from '../../src/schema/rules.ts'
+import { WebhookEntry } from '../../src/schema/webhooks.ts'
 import { ClientFrames, HelloFrame } from '../../src/wire/client-frames.ts'
 import { LinkRequest, SessionRequest, ShareRequest, TurnRequest } from '../../src/wire/bodies.ts'
 
@@ -18,6 +19,7 @@ const TABLES: Readonly<Record<string, TObject>> = {
   Configuration: CONFIG_SCHEMA,
   Quotas: QUOTA_FIELDS,
   Rule: RULE_FIELDS,
+  WebhookEntry,
   ...AGENT_FIELDS,
   BrowserSettings,
   JwtIssuer,

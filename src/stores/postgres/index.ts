@@ -13,12 +13,14 @@ import type {
   AuditRecord,
   Claim,
   CopiedBlobs,
+  HeldWebhook,
   KeyedTurn,
   PutBlobs,
   Reservation,
   Store,
   StoredAuditRecord,
   StoredEvent,
+  StoredWebhook,
 } from '../../core/store.ts'
 import { unavailable } from '../failures.ts'
 import { nameFrom, storedName } from '../names.ts'
@@ -317,6 +319,20 @@ export class PostgresStore implements Store {
 
   pruneAudit: Required<Store>['pruneAudit'] = async ({ recordsAt, addressesAt }) => {
     await this.#database.ask('pruneAudit', [recordsAt, addressesAt])
+  }
+
+  holdWebhook: Required<Store>['holdWebhook'] = async (name, node, ms) => {
+    const values = [name, storedName(node), ms]
+    const [held] = await this.#database.run<HeldWebhook>('holdWebhook', values)
+    return held ?? null
+  }
+
+  saveWebhook: Required<Store>['saveWebhook'] = async (name, node, body, ms) =>
+    (await this.#database.run('saveWebhook', [name, storedName(node), body, ms])).length > 0
+
+  listWebhooks: Required<Store>['listWebhooks'] = async () => {
+    const rows = await this.#database.ask<StoredWebhook>('listWebhooks')
+    return rows.map((row) => ({ ...row, node: row.node === null ? null : nameFrom(row.node) }))
   }
 
   close: Store['close'] = () => this.#database.close()

@@ -489,6 +489,10 @@ export const STEPS: readonly SchemaStep[] = [
     END IF;
     RETURN NEXT;
   END $body$`),
+  // Where each webhook stands, and the node that delivers it.
+  schemaStep(`CREATE TABLE $schema.webhooks (
+    name text COLLATE "C" PRIMARY KEY, node text COLLATE "C", ends timestamptz, body text
+  ) WITH (fillfactor = 50)`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

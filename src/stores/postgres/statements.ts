@@ -46,6 +46,7 @@ function texts(schema: string) {
   const answerers = `${schema}.answerers`
   const blobs = `${schema}.blobs`
   const looseBlobs = `${schema}.loose_blobs`
+  const webhooks = `${schema}.webhooks`
   const ownerOf = `SELECT sessions.owner FROM ${sessions} AS sessions
       JOIN ${nodes} AS nodes
         ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
@@ -230,6 +231,18 @@ function texts(schema: string) {
       ON CONFLICT (node) DO UPDATE SET body = excluded.body, ends = excluded.ends`,
     answerersBut: `SELECT body FROM ${answerers} WHERE node <> $1 AND ends > clock_timestamp()`,
     forgetAnswerers: `DELETE FROM ${answerers} WHERE ${isCurrent} AND ends < clock_timestamp()`,
+    holdWebhook: `INSERT INTO ${webhooks} AS held (name, node, ends)
+      SELECT $1::text, $2::text, clock_timestamp() + $3::float8 * interval '1 millisecond'
+        WHERE ${isCurrent}
+      ON CONFLICT (name) DO UPDATE SET node = excluded.node, ends = excluded.ends
+        WHERE held.node IS NULL OR held.node = excluded.node OR held.ends <= clock_timestamp()
+      RETURNING body`,
+    saveWebhook: `UPDATE ${webhooks} SET body = $3::text,
+        node = CASE WHEN $4::float8 > 0 THEN node END,
+        ends = clock_timestamp() + $4::float8 * interval '1 millisecond'
+      WHERE ${isCurrent} AND name = $1 AND node = $2 RETURNING name`,
+    listWebhooks: `SELECT name, body, CASE WHEN ends > clock_timestamp() THEN node END AS node
+      FROM ${webhooks} ORDER BY name`,
     putBlobs: `SELECT outcome, missing, sizes, added
       FROM ${schema}.put_blobs($1, $2::text[], $3::bytea[], $4::bigint, $5::boolean, ${STEP})`,
     dropBlobs: `SELECT ${schema}.drop_loose_blobs($1, $2::bigint, $3::text[], ${STEP}) AS freed`,

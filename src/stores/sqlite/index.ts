@@ -87,6 +87,11 @@ class SqliteStore implements Store {
   readonly lastAudit: Required<Store>['lastAudit'] = (...given) => this.#ask(['lastAudit', given])
   readonly pruneAudit: Required<Store>['pruneAudit'] = (...given) =>
     this.#ask(['pruneAudit', given])
+  readonly holdWebhook: Required<Store>['holdWebhook'] = (...given) =>
+    this.#ask(['holdWebhook', given])
+  readonly saveWebhook: Required<Store>['saveWebhook'] = (...given) =>
+    this.#ask(['saveWebhook', given])
+  readonly listWebhooks: Required<Store>['listWebhooks'] = () => this.#ask(['listWebhooks', []])
   readonly usage: Store['usage'] = (...given) => this.#ask(['usage', given])
   readonly ready = (): Promise<void> => this.#ask(['ready', []])
 

@@ -109,4 +109,6 @@ export const STEPS = [
     session INTEGER NOT NULL, digest TEXT NOT NULL,
     PRIMARY KEY (session, digest)
   ) WITHOUT ROWID;`,
+  // Where each webhook stands.
+  `CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;`,
 ].map(schemaStep)

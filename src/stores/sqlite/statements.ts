@@ -96,6 +96,12 @@ const SQL = {
     ) WHERE substr(body, 1, length(?1)) = ?1 ORDER BY position DESC LIMIT 1`,
   dropAudit: 'DELETE FROM audit WHERE at < ?',
   dropAddresses: 'UPDATE audit SET address = NULL WHERE at < ? AND address IS NOT NULL',
+  // One process has the file: what another held before is over.
+  holdWebhook: `INSERT INTO webhooks (name, node) VALUES (?, ?)
+    ON CONFLICT (name) DO UPDATE SET node = excluded.node RETURNING body`,
+  saveWebhook: `UPDATE webhooks SET body = ?3, node = iif(?4 > 0, ?2, NULL)
+    WHERE name = ?1 AND node = ?2 RETURNING name`,
+  listWebhooks: 'SELECT name, node, body FROM webhooks ORDER BY name',
   setDue: 'UPDATE sessions SET due_at = ? WHERE number = ?',
   setSnapshot: 'INSERT OR REPLACE INTO snapshots (session, seq, body) VALUES (?, ?, ?)',
   snapshot: 'SELECT seq, body FROM snapshots WHERE session = ?',
@@ -377,6 +383,13 @@ export class Statements implements Steps {
     this.#sql.dropAudit.run(recordsAt)
     this.#sql.dropAddresses.run(addressesAt)
   }
+
+  readonly holdWebhook: Steps['holdWebhook'] = (name, node) => this.#sql.holdWebhook.get(name, node)
+
+  readonly saveWebhook: Steps['saveWebhook'] = (...given) =>
+    this.#sql.saveWebhook.get(...given) !== undefined
+
+  readonly listWebhooks: Steps['listWebhooks'] = () => this.#sql.listWebhooks.all()
 
   readonly usage: Steps['usage'] = (principal, quota, most) => {
     const name = storedName(principal)

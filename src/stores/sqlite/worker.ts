@@ -35,7 +35,7 @@ export type WriterAnswers = {
 /** The operations that write nothing. */
 const READS: ReadonlySet<string> = new Set([
   ...['read', 'list', 'listAsks', 'findKeys', 'changes', 'readAudit', 'lastAudit'],
-  ...['usage', 'readBlob', 'ready'],
+  ...['usage', 'readBlob', 'ready', 'listWebhooks'],
 ])
 
 /** Operations in one group. */

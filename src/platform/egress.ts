@@ -1,14 +1,14 @@
 /**
- * Which addresses the pages of a browser may reach. Public ones always; all others (loopback,
- * private and link-local networks, metadata services, this machine) only if the operator allows
- * them. What counts is the address that a connection is made to, in whichever way it was written
- * and whichever name led to it.
+ * Which addresses the pages of a browser, or webhooks, may reach. Public ones always; all others
+ * (loopback, private and link-local networks, metadata services, this machine) only if the operator
+ * allows them. What counts is the address that a connection is made to, in whichever way it was
+ * written and whichever name led to it.
  */
 import { BlockList, isIP } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import { invalid } from '../core/index.ts'
 
-/** `any`: no rule. A list: hosts and ranges that pages may reach although they are not public. */
+/** `any`: no rule. A list: hosts and ranges that may be reached although they are not public. */
 export type EgressOption = 'any' | readonly string[]
 
 /** IPv4 ranges that are not public (IANA's registry of special addresses), and Azure's services. */

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import type { Route } from '../doors/route.ts'
-import { Router } from './handler.ts'
+import { Router } from './router.ts'
 
 function route(method: Route['method'], path: string): Route {
   return {
