@@ -31,6 +31,7 @@ import { isPending } from './session.ts'
 import { SharedCounts } from './shared-counts.ts'
 import type { Store } from './store.ts'
 import { TurnClients } from './turn-clients.ts'
+import { ClientTools } from './client-tools.ts'
 import { Usage } from './usage.ts'
 
 export type AuthorityOptions = {
@@ -74,6 +75,7 @@ export class Authority implements SessionHolder {
   readonly counts: SharedCounts
   readonly usage: Usage
   readonly turnClients = new TurnClients()
+  readonly clientTools = new ClientTools()
   readonly rules: Rules
   readonly answerers: Answerers
   /** Prefixes of keys that only the door which added them may use. */

@@ -1,4 +1,5 @@
 /** What all parts of a node share. Time, randomness and digests are passed in by the caller. */
+import type { ClientTools } from './client-tools.ts'
 import type { Clock, Digest, Entropy } from './clock.ts'
 import type { Diagnose } from './diagnostics.ts'
 import type { Counters, Figures } from './figures.ts'
@@ -19,5 +20,6 @@ export type CoreContext = {
   readonly diagnose: Diagnose
   readonly usage: Usage
   readonly turnClients: TurnClients
+  readonly clientTools: ClientTools
   readonly rules: Rules
 }

@@ -99,6 +99,7 @@ export {
   type RunnerTurn,
 } from './runner.ts'
 export type { ClientAnswer, TurnClient, TurnClients } from './turn-clients.ts'
+export { calledTool, toolKind, type ClientTool, type ClientTools } from './client-tools.ts'
 export { decide, evolve } from './session.ts'
 export { AttachmentHandle, WatcherHandle, type AttachOptions } from './attachment-handle.ts'
 export { SessionHandle } from './session-handle.ts'

@@ -2,6 +2,7 @@
 import type { SettingsChange } from './commands.ts'
 import type { Diagnose } from './diagnostics.ts'
 import type { Question } from './questions.ts'
+import type { ClientTool } from './client-tools.ts'
 import type { ClientAnswer } from './turn-clients.ts'
 import type {
   Activity,
@@ -272,6 +273,8 @@ export type RunnerContext = {
    * it does not offer this, or is not there, and with `cancelled` if it leaves before it answers.
    */
   readonly askClient: (method: string, params: object) => Promise<ClientAnswer>
+  /** The tools of its clients that it may call now, by asks of the kind `tool:NAME`. */
+  readonly clientTools: () => readonly ClientTool[]
   /** The bytes of a part of the conversation before, by its digest. */
   readonly readBlob: (digest: string) => Promise<Uint8Array>
 }

@@ -458,6 +458,7 @@ function runContext(run: Run): RunnerContext {
     readBlob: (digest) => readBlob(run.host.holder.store, run.host.session.id, digest),
     now: () => run.host.now(),
     clientOffers: () => run.clientOffers,
+    clientTools: () => run.host.holder.clientTools.of(run.host.session.id),
     askClient: (method, params) => run.askClient(method, params),
   }
   Object.defineProperty(context, RUN, { value: run })

@@ -557,6 +557,7 @@ it('waits to open a session again by the time of its log, whatever the clock her
       lastPosition: () => Promise.reject(new Error('it reads the position')),
       readBlob: () => Promise.reject(new Error('it reads a blob')),
       clientOffers: () => new Set(),
+      clientTools: () => [],
       askClient: () => Promise.reject(new Error('it asks the client')),
       async *history() {
         yield { seq: 2, turn: 't2', role: 'user', text: 'before', at }

@@ -281,6 +281,27 @@ describe('questions of the agent', () => {
   })
 })
 
+it('calls tools of clients by asks, and knows the ones that there are', async () => {
+  const holdfast = await open()
+  const session = await holdfast.resolve()
+  const { clientTools } = holdfast.authority
+  const tool = { description: 'the weather', parameters: {}, skipPermission: true }
+  const remove = clientTools.add(session.id, [{ ...tool, name: 'weather' }])
+  const turn = session.turn(call('mcp__client__weather', { city: 'Bern' }))
+  const [ask] = await asks(session)
+  expect(ask).toMatchObject({ kind: 'tool:weather', detail: { input: { city: 'Bern' } } })
+  await session.answer(ask.id, { result: 'sunny' })
+  expect((await turn).reply?.text).toContain('sunny')
+  remove()
+  // It has no such tool any more: nothing is asked.
+  expect((await session.turn(call('mcp__client__weather', {}))).state).toBe('done')
+  clientTools.add(session.id, [{ ...tool, name: 'news' }])
+  const next = session.turn(call('mcp__client__news', {}))
+  const [second] = await asks(session)
+  await session.answer(second.id, { error: 'none today' })
+  expect((await next).reply?.text).toContain('none today')
+})
+
 describe('settings', () => {
   it('let it plan, and the approved plan takes the mode back', async () => {
     const session = await sessionOf()

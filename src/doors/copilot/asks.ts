@@ -2,7 +2,13 @@
  * Asks as the Copilot SDK has them: permission requests, questions to the user, and calls of tools
  * that a client has registered. What clients answer becomes an answer to the ask.
  */
-import { invalid, type Ask, type AskDetail, type SessionEvent } from '../../core/index.ts'
+import {
+  calledTool,
+  invalid,
+  type Ask,
+  type AskDetail,
+  type SessionEvent,
+} from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
 import { diffLines } from '../../wire/diff-lines.ts'
 import type { CopilotEventType } from './event-table.ts'
@@ -14,19 +20,12 @@ type Settled = Extract<SessionEvent, { type: 'ask.settled' }>
 export const PERMISSION_KINDS = ['permission'] as const
 export const QUESTION_KINDS = ['question', 'choice'] as const
 
-/** The kind of ask by which an agent calls a tool of its clients. */
-const TOOL = 'tool:'
-
-export function toolKind(name: string): string {
-  return TOOL + name
-}
-
 type AskSort = 'permission' | 'question' | 'tool' | null
 
 /** As what clients are asked; null: these clients are not. */
 export function sortOf({ kind }: Pick<Ask, 'kind'>): AskSort {
   if (kind === 'permission') return 'permission'
-  if (kind.startsWith(TOOL)) return 'tool'
+  if (calledTool(kind) !== null) return 'tool'
   return QUESTION_KINDS.some((known) => known === kind) ? 'question' : null
 }
 
@@ -119,7 +118,7 @@ export function questionOf({ question, options, accepts = [] }: Ask) {
 function toolCallOf({ id, kind, detail = {} }: Ask): object {
   const { input } = detail
   const args = input === undefined ? {} : { arguments: input }
-  return { toolCallId: id, toolName: kind.slice(TOOL.length), ...args }
+  return { toolCallId: id, toolName: calledTool(kind), ...args }
 }
 
 /** What a decision of the SDK means for an ask with options. */

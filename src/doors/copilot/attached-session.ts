@@ -10,6 +10,8 @@ import {
   turnSeq,
   type AttachmentHandle,
   type BusyPolicy,
+  type ClientTool,
+  type ClientTools,
   type ErrorCode,
   type FeedItem,
   type GivenInput,
@@ -26,6 +28,7 @@ import { OwnTurns, type TurnFailure } from './own-turns.ts'
 /** What a session needs of its connection. */
 export interface SessionClient {
   readonly isOver: boolean
+  readonly clientTools: ClientTools
   now(): number
   notify(method: string, params: object): void
   /** When more may be sent; null: now. */
@@ -43,6 +46,8 @@ export interface SessionClient {
 export type AttachedOptions = NamedSession & {
   readonly attachment: AttachmentHandle
   readonly answers: readonly string[]
+  /** That the agent may call. */
+  readonly tools: readonly ClientTool[]
   readonly streaming: boolean
 }
 
@@ -61,6 +66,7 @@ export class AttachedSession {
   readonly attachment: AttachmentHandle
   readonly #client: SessionClient
   readonly #answers: readonly string[]
+  readonly #removeTools: () => void
   readonly #streaming: boolean
   readonly #own = new OwnTurns()
   /** Ends the questions that this client is asked. */
@@ -72,12 +78,13 @@ export class AttachedSession {
 
   /** `state`: of a session that was there; null: its client has created it. */
   constructor(client: SessionClient, options: AttachedOptions, state: Session | null) {
-    const { name, session, attachment, answers, streaming } = options
+    const { name, session, attachment, answers, tools, streaming } = options
     this.#client = client
     this.name = name
     this.session = session
     this.attachment = attachment
     this.#answers = answers
+    this.#removeTools = client.clientTools.add(session.id, tools)
     this.#streaming = streaming
     this.#state = state
     this.#translator = new EventTranslator(session.id, name, state)
@@ -275,6 +282,7 @@ export class AttachedSession {
   #stop({ code, message }: HoldfastError): void {
     if (this.#isOver) return
     this.#isOver = true
+    this.#removeTools()
     void this.#feed?.return(undefined)
     for (const asking of this.#questions.values()) asking.abort()
     this.#own.fail({ code, message })

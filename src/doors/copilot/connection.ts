@@ -12,6 +12,7 @@ import {
   SCOPES,
   scopesOn,
   type AttachmentHandle,
+  type ClientTools,
   type Holdfast,
   type Scope,
   type Session,
@@ -19,7 +20,7 @@ import {
 import type { Socket } from '../connect/socket.ts'
 import { reportRefusal } from '../refusals.ts'
 import { AttachedSession, ENDED, type SessionClient } from './attached-session.ts'
-import { answersOf, type CreationParams } from './creation.ts'
+import { answersOf, toolsOf, type CreationParams } from './creation.ts'
 import type { DoorContext } from './door-context.ts'
 import type { CopilotLimits } from './limits.ts'
 import {
@@ -98,6 +99,10 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
 
   get address(): string {
     return this.socket.address
+  }
+
+  get clientTools(): ClientTools {
+    return this.holdfast.authority.clientTools
   }
 
   get isAdmitted(): boolean {
@@ -365,7 +370,8 @@ export class CopilotConnection implements MethodCaller, SessionClient, UpstreamC
       this.#arriving -= 1
     }
     const { streaming = false } = params
-    const options = { name, session, attachment, answers, streaming }
+    const tools = answers.length === 0 ? [] : toolsOf(params)
+    const options = { name, session, attachment, answers, tools, streaming }
     const attached = new AttachedSession(this, options, state)
     const before = this.#sessions.get(name)
     this.#sessions.set(name, attached)

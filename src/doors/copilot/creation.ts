@@ -3,12 +3,29 @@
  * of the session; what would make the agent do something else than the client expects, and cannot
  * be honoured, is refused; the rest of the SDK's fields is ignored.
  */
-import { HoldfastError, invalid, type Holdfast, type Settings } from '../../core/index.ts'
+import {
+  HoldfastError,
+  invalid,
+  toolKind,
+  type ClientTool,
+  type Holdfast,
+  type Settings,
+} from '../../core/index.ts'
 import { contract, isRecord } from '../../schema/contract.ts'
 import { Type, type Static } from '../../schema/typebox.ts'
-import { PERMISSION_KINDS, QUESTION_KINDS, toolKind } from './asks.ts'
+import { PERMISSION_KINDS, QUESTION_KINDS } from './asks.ts'
 
 const text = Type.Optional(Type.String())
+
+/** Models take no other names. */
+const TOOL = Type.Object({
+  name: Type.String({ pattern: '^[\\w-]{1,64}$' }),
+  description: text,
+  parameters: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+  skipPermission: Type.Optional(Type.Boolean()),
+})
+/** All tools of a client, as JSON. */
+const TOOLS_CHARS_MAX = 262_144
 
 /** The fields that have a meaning here. The SDK sends more of them, and newer ones still others. */
 const FIELDS = {
@@ -35,7 +52,7 @@ const FIELDS = {
     Type.Array(Type.String(), { description: 'the setting `directories`' }),
   ),
   tools: Type.Optional(
-    Type.Array(Type.Object({ name: Type.String({ minLength: 1, maxLength: 128 }) }), {
+    Type.Array(TOOL, {
       description: 'tools that the agent may call; refused for agents that call none of clients',
     }),
   ),
@@ -141,6 +158,12 @@ export function answersOf(params: CreationParams): readonly string[] {
   ]
 }
 
+export function toolsOf({ tools = [] }: CreationParams): readonly ClientTool[] {
+  return tools.map(({ name, description = '', parameters = {}, skipPermission = false }) => {
+    return { name, description, parameters, skipPermission }
+  })
+}
+
 /** Throws if the client registers tools with an agent that would never call them. */
 export function assertTools(
   holdfast: Holdfast,
@@ -149,6 +172,7 @@ export function assertTools(
   toolsMax: number,
 ): void {
   if (tools.length > toolsMax) throw invalid('tools', `must be at most ${toolsMax}`)
+  if (JSON.stringify(tools).length > TOOLS_CHARS_MAX) throw invalid('tools', 'are too large')
   const known = holdfast.describeAgents().find((one) => one.name === agent)
   if (tools.length === 0 || known?.capabilities.clientTools === true) return
   const message = `agent ${agent} cannot call tools of clients`

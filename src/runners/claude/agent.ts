@@ -6,7 +6,7 @@
  * child. Output between turns is dropped; a child that starts to work without a turn is killed.
  */
 import { randomUUID } from 'node:crypto'
-import type { Settings } from '../../core/index.ts'
+import type { ClientTool, Settings } from '../../core/index.ts'
 import { onAbort } from '../../platform/clock.ts'
 import type { Child } from '../../platform/child.ts'
 import { readLines } from '../../platform/text.ts'
@@ -15,6 +15,7 @@ import type { PooledAgent } from '../agent-pool.ts'
 import { asObject, asText, parsedLine, type JsonObject } from '../json.ts'
 import { MessageConverter, type ClaudeOutput } from './messages.ts'
 import type { ClaudeSettings } from './options.ts'
+import { CLIENT_SERVER, failed, serverAnswer, type ToolResult } from './client-tools.ts'
 import { deny, type PermissionAnswer } from './permission.ts'
 
 /** The turn that a child works for. */
@@ -26,6 +27,8 @@ export interface ClaudeTurn {
   room(): Promise<void>
   /** Decides whether a tool may be used; the signal aborts when the child takes that back. */
   permission(request: JsonObject, signal: AbortSignal): Promise<PermissionAnswer>
+  /** Calls a tool of a client. */
+  callTool(name: string, input: JsonObject, signal: AbortSignal): Promise<ToolResult>
 }
 
 /** The child has ended; `words` is what it said on stderr. */
@@ -77,6 +80,8 @@ export class ClaudeAgent implements PooledAgent {
   #mode: string | null = null
   #firstMode: string | null = null
   #model: string | undefined
+  /** Of clients, as it was told them. */
+  #tools: readonly ClientTool[] = []
   #isUsed = false
   #stopping: Promise<void> | null = null
   /** It has ended, and all its output is read. */
@@ -100,9 +105,7 @@ export class ClaudeAgent implements PooledAgent {
     try {
       const { commands } = await this.#ask({ subtype: 'initialize', ...prompt })
       this.commands = commands
-      if (mcpServers !== undefined) {
-        await this.#ask({ subtype: 'mcp_set_servers', servers: mcpServers })
-      }
+      if (mcpServers !== undefined) await this.#setServers(mcpServers)
     } catch (error) {
       await this.stop()
       throw error
@@ -134,6 +137,21 @@ export class ClaudeAgent implements PooledAgent {
       await this.#ask({ subtype: 'set_model', ...(model === undefined ? {} : { model }) })
       this.#model = model
     }
+  }
+
+  /** The tools that it may call from now on. It lists those of a server when that is added. */
+  async offer(tools: readonly ClientTool[]): Promise<void> {
+    if (JSON.stringify(tools) === JSON.stringify(this.#tools)) return
+    const { mcpServers = {} } = this.#started
+    if (this.#tools.length > 0) await this.#setServers(mcpServers)
+    this.#tools = tools
+    if (tools.length === 0) return
+    const server = { type: 'sdk', name: CLIENT_SERVER }
+    await this.#setServers({ ...mcpServers, [CLIENT_SERVER]: server })
+  }
+
+  async #setServers(servers: JsonObject): Promise<void> {
+    await this.#ask({ subtype: 'mcp_set_servers', servers })
   }
 
   /**
@@ -264,20 +282,29 @@ export class ClaudeAgent implements PooledAgent {
   }
 
   async #asked(id: string, request: JsonObject): Promise<void> {
-    if (request['subtype'] !== 'can_use_tool') {
-      const error = `Unsupported control request subtype: ${asText(request['subtype'])}`
-      const response = { subtype: 'error', request_id: id, error }
-      return this.#send({ type: 'control_response', response })
-    }
     const withdrawal = new AbortController()
     this.#asks.set(id, withdrawal)
     const { signal } = withdrawal
-    this.#converter.asked(request['tool_use_id'])
-    const answer = await this.#decide(request, signal)
+    const answer = await this.#answerTo(request, signal)
     this.#asks.delete(id)
     if (signal.aborted) return
-    const response = { subtype: 'success', request_id: id, response: answer }
-    this.#send({ type: 'control_response', response })
+    const error = `Unsupported control request subtype: ${asText(request['subtype'])}`
+    const outcome =
+      answer === null ? { subtype: 'error', error } : { subtype: 'success', response: answer }
+    this.#send({ type: 'control_response', response: { ...outcome, request_id: id } })
+  }
+
+  /** Null: it is a request that is not known. */
+  async #answerTo(request: JsonObject, signal: AbortSignal): Promise<object | null> {
+    const { subtype, tool_use_id: tool, server_name: server, message } = request
+    if (subtype === 'can_use_tool') {
+      this.#converter.asked(tool)
+      return this.#decide(request, signal)
+    }
+    if (subtype !== 'mcp_message' || server !== CLIENT_SERVER) return null
+    const call = async (name: string, input: JsonObject): Promise<ToolResult> =>
+      (await this.#turn?.callTool(name, input, signal)) ?? failed('No turn is running.')
+    return { mcp_response: await serverAnswer(asObject(message), this.#tools, call) }
   }
 
   async #decide(request: JsonObject, signal: AbortSignal): Promise<PermissionAnswer> {

@@ -92,6 +92,7 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
     return {
       ...NO_CAPABILITIES,
       ...{ asks: true, images: true, files: true, load: true, plans: true, commands: true },
+      clientTools: true,
       settings: ['mode', 'model', 'instructions', ...placeSettings(this.#settings)],
       modes,
       models,
@@ -206,6 +207,7 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
     if (!(await unlessAborted(agent.answers(), context.signal))) return false
     const content = await contentOf(turn, places.cwd)
     await agent.configure(context.settings)
+    await agent.offer(context.clientTools())
     memory.turn = {
       configure(settings) {
         const { mode, model } = context.settings

@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import {
   chosen,
+  toolKind,
   type AskOutcome,
   type Question,
   type RunnerContext,
@@ -13,6 +14,7 @@ import { asList, asObject, asText, type JsonObject } from '../json.ts'
 import { activity, type Outbox } from '../outbox.ts'
 import type { TurnWork } from '../pooled-runner.ts'
 import type { ClaudeAgent, ClaudeTurn } from './agent.ts'
+import { failed, isFree, toolResult, type ToolResult } from './client-tools.ts'
 import type { ClaudeOutput } from './messages.ts'
 import type { ClaudeSettings } from './options.ts'
 import {
@@ -47,6 +49,8 @@ type TurnParts = {
 
 /** The description of a slash command, in characters. */
 const DESCRIPTION_CHARS_MAX = 300
+/** Of a tool's arguments: an ask cuts what is longer. */
+const INPUT_CHARS_MAX = 16_384
 
 export class TurnRun implements ClaudeTurn {
   readonly parts: TurnParts
@@ -100,9 +104,22 @@ export class TurnRun implements ClaudeTurn {
 
   async permission(request: JsonObject, signal: AbortSignal): Promise<PermissionAnswer> {
     this.hasOutput = true
+    if (isFree(asText(request['tool_name']), this.parts.context.clientTools())) {
+      return { behavior: 'allow', updatedInput: asObject(request['input']) }
+    }
     return request['tool_name'] === 'AskUserQuestion'
       ? this.#askQuestions(request, signal)
       : this.#askPermission(request, signal)
+  }
+
+  async callTool(name: string, input: JsonObject, signal: AbortSignal): Promise<ToolResult> {
+    this.hasOutput = true
+    const { context, settings } = this.parts
+    if (JSON.stringify(input).length > INPUT_CHARS_MAX) return failed('The arguments are too long.')
+    const kind = toolKind(name)
+    const detail = { tool: name, kind: 'other', input } as const
+    const ask = askFor(context, settings)
+    return toolResult(await ask({ kind, question: `Call ${name}`, detail, signal }), context)
   }
 
   /** Throws if the turn has failed. */
