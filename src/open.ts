@@ -53,20 +53,13 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const { store: named, agents = builtinAgents, limits = {}, defaultAgent, onDiagnostic } = options
   const { quotas = {}, rules = [] } = options
   // Before the store is opened, which would have to be closed again.
-  coreLimits(limits)
-  checkQuotaOptions(quotas)
-  checkRules(rules)
-  // An undefined limit must not replace a default.
-  const given = Object.entries(limits).filter(([, value]) => value !== undefined)
+  checkOptions(options)
   const store = typeof named === 'string' ? await openStore(named, options) : named
   const { cluster } = store
-  const runners = Object.entries(agents).map(([name, agent]) => {
-    return [name, typeof agent === 'function' ? functionRunner(agent) : agent] as const
-  })
   try {
     const holdfast = new Holdfast({
       store,
-      runners: Object.fromEntries(runners),
+      runners: runnersFrom(agents),
       // Nodes that share a store use its clock.
       clock: cluster === undefined ? systemClock : { ...systemClock, now: () => cluster.now() },
       entropy: systemEntropy,
@@ -77,7 +70,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
       onDiagnostic,
       quotas,
       rules,
-      limits: { ...(isPostgres(named) ? CLUSTER_LIMITS : {}), ...Object.fromEntries(given) },
+      limits: limitsFor(named, limits),
     })
     await holdfast.authority.start()
     return holdfast
@@ -85,6 +78,31 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
     await store.close()
     throw error
   }
+}
+
+export function runnersFrom(agents: NonNullable<OpenOptions['agents']>): Record<string, Runner> {
+  const runners = Object.entries(agents).map(([name, agent]) => {
+    return [name, typeof agent === 'function' ? functionRunner(agent) : agent] as const
+  })
+  return Object.fromEntries(runners)
+}
+
+/** Throws unless Holdfast can be opened with these. */
+export function checkOptions({
+  limits,
+  quotas,
+  rules,
+}: Pick<OpenOptions, 'limits' | 'quotas' | 'rules'>) {
+  coreLimits(limits ?? {})
+  checkQuotaOptions(quotas ?? {})
+  checkRules(rules ?? [])
+}
+
+/** The limits on a store: on PostgreSQL some defaults are others. */
+export function limitsFor(store: OpenOptions['store'], limits: Partial<Limits>): Partial<Limits> {
+  // An undefined limit must not replace a default.
+  const given = Object.entries(limits).filter(([, value]) => value !== undefined)
+  return { ...(isPostgres(store) ? CLUSTER_LIMITS : {}), ...Object.fromEntries(given) }
 }
 
 /** The store's name as it may be shown: without a password. */

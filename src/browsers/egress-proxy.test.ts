@@ -35,7 +35,7 @@ async function open(
     return name === 'nowhere.test' ? [] : ['127.0.0.1']
   }
   const onRefused = (host: string): void => void refused.push(host)
-  const options = { rule: EgressRule.read(allowed), resolve, onRefused }
+  const options = { guard: { rule: EgressRule.read(allowed) }, resolve, onRefused }
   proxy = await EgressProxy.open(options, { ...BROWSER_LIMITS, ...limits })
 }
 
@@ -85,7 +85,7 @@ describe('the egress proxy', () => {
 
   it('resolves names of this machine as the system does', async () => {
     const rule = EgressRule.read(['127.0.0.1', '::1'])
-    proxy = await EgressProxy.open({ rule, onRefused: () => undefined }, BROWSER_LIMITS)
+    proxy = await EgressProxy.open({ guard: { rule }, onRefused: () => undefined }, BROWSER_LIMITS)
     expect(await reply(request('localhost'))).toBe(0)
   })
 
@@ -152,7 +152,7 @@ describe('the egress proxy', () => {
       await once(site.listen(port, PUBLIC), 'listening')
       const rule = EgressRule.read([PUBLIC])
       const onRefused = (host: string): void => void refused.push(host)
-      const options = { rule, onRefused, nameServers: [dns.address] }
+      const options = { guard: { rule }, onRefused, nameServers: [dns.address] }
       proxy = await EgressProxy.open(options, BROWSER_LIMITS)
     })
     afterEach(async () => {

@@ -11,7 +11,8 @@ import { HostResolver, pinned, type ResolverOptions } from '../platform/resolver
 import type { BrowserLimits } from './limits.ts'
 
 export type EgressOptions = ResolverOptions & {
-  readonly rule: EgressRule
+  /** What it allows now. */
+  readonly guard: { readonly rule: EgressRule }
   /** A connection was refused by the rule. */
   readonly onRefused: (host: string, port: number) => void
 }
@@ -90,9 +91,9 @@ export class EgressProxy {
 
   /** Connects to an address that was checked, and to no other. */
   async #connect({ host, port }: Wanted): Promise<Socket> {
-    const { rule, onRefused } = this.#options
-    const found = await this.#resolver.addressesOf(host, rule)
-    const reachable = rule.reachable(host, port, found)
+    const { guard, onRefused } = this.#options
+    const found = await this.#resolver.addressesOf(host, guard.rule)
+    const reachable = guard.rule.reachable(host, port, found)
     const isClosed = !this.#server.listening
     if (found.length === 0 || isClosed) throw new EgressRefusal(REPLIES.unreachable)
     if (reachable.length === 0) {

@@ -38,7 +38,9 @@ export type PoolOptions = {
 export class BrowserPool {
   readonly limits: BrowserLimits
   readonly clock: Clock
-  readonly #specs: Readonly<Record<string, BrowserSpec>>
+  #specs: Readonly<Record<string, BrowserSpec>>
+  /** Of the browsers that run: what they may reach, which a new configuration can change. */
+  readonly #guards = new Map<string, { rule: EgressRule }>()
   readonly #options: PoolOptions
   readonly #running = new Set<symbol>()
   /** Those too that have ended and are being cleaned up. */
@@ -52,7 +54,24 @@ export class BrowserPool {
     this.clock = clock
     this.limits = limitsFrom(BROWSER_LIMITS, limits, 'browserLimits')
     // A rule that cannot be used is reported at the start.
-    for (const name of this.names) this.#egress(name)
+    for (const name of this.names) this.#ruleOf(name, this.spec(name))
+  }
+
+  /**
+   * Checks other `egress` of the same browsers; the returned function puts it in force, for new
+   * connections of browsers that run too. Between `any` and a rule a browser has to start again.
+   */
+  prepare(browsers: Readonly<Record<string, BrowserSpec>>): () => void {
+    const rules = this.names.map((name) => {
+      return [name, this.#ruleOf(name, browsers[name] ?? this.spec(name))] as const
+    })
+    return () => {
+      this.#specs = { ...this.#specs, ...browsers }
+      for (const [name, rule] of rules) {
+        const guard = this.#guards.get(name)
+        if (rule !== null && guard !== undefined) guard.rule = rule
+      }
+    }
   }
 
   get names(): readonly string[] {
@@ -111,18 +130,26 @@ export class BrowserPool {
   }
 
   /** Null: no rule. Throws `invalid_field` if it is wrong, or if the browser's flags undo it. */
-  #egress(name: string): EgressOptions | null {
-    const spec = this.spec(name)
+  #ruleOf(name: string, spec: BrowserSpec): EgressRule | null {
     const allowed = this.#allowed(spec)
     if (allowed === null || 'address' in spec) return null
-    const { resolveHost, diagnose } = this.#options
     const field = `browsers.${name}.egress`
     const flag = spec.args?.find((arg) => WAYS_AROUND.test(arg))
     if (flag !== undefined) throw invalid(field, `must be any if the browser has the flag ${flag}`)
+    return EgressRule.read(allowed, field)
+  }
+
+  #egress(name: string): EgressOptions | null {
+    const rule = this.#ruleOf(name, this.spec(name))
+    if (rule === null) return null
+    const { resolveHost, diagnose } = this.#options
+    const guard = this.#guards.get(name) ?? { rule }
+    guard.rule = rule
+    this.#guards.set(name, guard)
     const onRefused = (host: string, port: number): void => {
       diagnose?.('egress_refused', 'a page may not reach this host', { name, host, port })
     }
-    return { rule: EgressRule.read(allowed, field), resolve: resolveHost, onRefused }
+    return { guard, resolve: resolveHost, onRefused }
   }
 
   #connect(name: string, events: ConnectionEvents): Promise<BrowserConnection> {

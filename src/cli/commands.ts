@@ -5,6 +5,7 @@ import { adopt, agents, cancel, fork, open } from './agent-commands.ts'
 import { acp } from './acp.ts'
 import { cdp } from './cdp.ts'
 import { chat } from './chat.ts'
+import { check } from './check.ts'
 import { unknownName, UsageError, wrap, type CliCommand } from './command.ts'
 import { rules } from './rules.ts'
 import { send } from './send.ts'
@@ -17,7 +18,8 @@ import { webhooks } from './webhooks.ts'
 
 export const COMMANDS: readonly CliCommand[] = [
   ...[serve, chat, send, asks, answer, grants, sessions, tail, queue, cancel, close, exportLog],
-  ...[agents, fork, adopt, open, verify, token, rules, webhooks, backup, nodes, cdp, acp],
+  ...[agents, fork, adopt, open, verify, token, rules, webhooks, check, backup, nodes],
+  ...[cdp, acp],
 ]
 
 /** Resolves with the exit code. */

@@ -47,34 +47,47 @@ type SeparationOptions = {
 
 export class Separation {
   readonly #options: SeparationOptions
+  #unisolated: SeparationOptions['unisolated']
 
   constructor(options: SeparationOptions) {
     this.#options = options
+    this.#unisolated = options.unisolated
   }
 
   /** Throws if principals are not kept apart; with one principal it only reports. */
   check(): void {
-    const { severalPrincipals, isUnisolatedAllowed, unisolated } = this.#options
     for (const path of this.#options.files) this.#checkFile(path)
+    this.assertApart(this.#unisolated, this.#options.severalPrincipals())
+    this.report()
+  }
+
+  /** Throws if a server with these agents would not keep its principals apart. */
+  assertApart(unisolated: SeparationOptions['unisolated'], isSeveral: boolean): void {
     const [[agent, gap] = []] = Object.entries(unisolated)
-    if (agent === undefined || isUnisolatedAllowed || !severalPrincipals()) return this.report()
+    if (agent === undefined || this.#options.isUnisolatedAllowed || !isSeveral) return
     throw new Error(
       `several principals use this server, and the agent ${agent} is not isolated: ${gap}; ` +
         'set "isolation" in its configuration, or start with --allow-unisolated-agents',
     )
   }
 
+  /** The agents have changed. */
+  replace(unisolated: SeparationOptions['unisolated']): void {
+    this.#unisolated = unisolated
+    this.report()
+  }
+
   /** What a server that runs cannot refuse any more: its tokens may have changed. */
   report(): void {
-    const { diagnose, unisolated } = this.#options
-    const agents = Object.keys(unisolated).join(', ')
+    const { diagnose } = this.#options
+    const agents = Object.keys(this.#unisolated).join(', ')
     const message = 'several principals use agents that are not isolated from each other'
     if (this.warnings().length > 0) diagnose('agents_unisolated', message, { agents })
   }
 
   readonly warnings = (): readonly DiagnosticCode[] => {
-    const { severalPrincipals, unisolated } = this.#options
-    const isApart = Object.keys(unisolated).length === 0 || !severalPrincipals()
+    const { severalPrincipals } = this.#options
+    const isApart = Object.keys(this.#unisolated).length === 0 || !severalPrincipals()
     return isApart ? [] : ['agents_unisolated']
   }
 

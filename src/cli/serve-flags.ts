@@ -40,6 +40,9 @@ export const SERVE_FLAGS = {
     'FILE',
     `the configuration; without it ${CONFIG_NAMES.join(', ')} in the working folder, if it exists`,
   ),
+  'watch-config': toggle(
+    'reads the configuration again whenever its file changes; without it, at SIGHUP only',
+  ),
   host: text(
     'ADDRESS',
     'the address to listen on; only a loopback address without --tokens or jwt in the ' +

@@ -1,29 +1,15 @@
 /** `holdfast serve`: opens the store, listens, and drains on a signal. */
 import { createServer } from 'node:net'
-import { dirname, resolve } from 'node:path'
-import {
-  openAgents,
-  readConfig,
-  readWebhooks,
-  unisolatedAgents,
-  webhookSecretFiles,
-  type Config,
-} from '../config/index.ts'
+import { readConfig, readWebhooks, type Config } from '../config/index.ts'
 import { diagnoseTo, type Diagnose } from '../core/index.ts'
-import { builtinAgents, DiagnosticPrinter, openHoldfast } from '../index.ts'
-import type { Agent, DiagnosticLevel, DiagnosticListener, Holdfast } from '../index.ts'
+import { DiagnosticPrinter, openHoldfast } from '../index.ts'
+import type { DiagnosticLevel, DiagnosticListener, Holdfast } from '../index.ts'
 import { dropInheritedDescriptors } from '../platform/processes.ts'
-import {
-  openJwtTokens,
-  openTokenFile,
-  startServer,
-  type HoldfastServer,
-  type ServerOptions,
-  type TokenFile,
-} from '../server/index.ts'
+import { startServer, type HoldfastServer, type ServerOptions } from '../server/index.ts'
 import { tryLine } from '../server/inspector-page.ts'
 import { defineCommand, UsageError } from './command.ts'
 import { note, say } from './output.ts'
+import { onHangup, Reloader, settingsOf, type PrepareSettings } from './reload.ts'
 import {
   checkAgents,
   readAccess,
@@ -34,8 +20,9 @@ import {
   withSettings,
   type ServeValues,
 } from './serve-flags.ts'
-import { Separation } from './separation.ts'
-import { agentsFolder, storeName, storePaths } from './stores.ts'
+import { coreSettings, ServedAgents } from './served-agents.ts'
+import { openTokens, type OpenedTokens } from './served-tokens.ts'
+import { storeName } from './stores.ts'
 
 export const serve = defineCommand({
   name: 'serve',
@@ -43,6 +30,13 @@ export const serve = defineCommand({
   flags: SERVE_FLAGS,
   run: (values) => runServer(readSettings(values)),
 })
+
+/** What of a running server a new configuration changes. */
+type ServedParts = {
+  readonly config: Config
+  readonly agents: ServedAgents
+  readonly access: OpenedTokens
+}
 
 type ServeSettings = ReturnType<typeof readSettings>
 
@@ -59,6 +53,12 @@ function readSettings(values: ServeValues) {
 
 async function runServer(settings: ServeSettings): Promise<number> {
   const { log } = settings
+  // Until the server runs: then there is something to read again.
+  const hangup = { reload: (): void => undefined }
+  onHangup(
+    () => hangup.reload(),
+    () => process.kill(process.pid, 'SIGTERM'),
+  )
   // The files of flags are read. Agents and browsers must not inherit what is open.
   dropInheritedDescriptors()
   // An uncaught exception ends the process, and is printed as a line like all others.
@@ -69,7 +69,7 @@ async function runServer(settings: ServeSettings): Promise<number> {
     process.exit(1)
   })
   try {
-    return await runUntilStopped(settings)
+    return await runUntilStopped(settings, hangup)
   } catch (error) {
     if (error instanceof UsageError) throw error
     log.fail('start_failed', (error as Error).message)
@@ -79,102 +79,104 @@ async function runServer(settings: ServeSettings): Promise<number> {
   }
 }
 
-async function runUntilStopped(given: ServeSettings): Promise<number> {
+async function runUntilStopped(
+  given: ServeSettings,
+  hangup: { reload: () => void },
+): Promise<number> {
   const { values } = given
   const config = await readConfig(process.cwd(), values.config)
+  if (values['watch-config'] && config.file === null) {
+    throw new UsageError('--watch-config needs a configuration file')
+  }
   checkAgents(values.agent, config)
-  const settings = { ...given, browsers: withSettings(given.browsers, config) }
-  const access = { ...readAccess(values, config), sharedKeys: config.sharedKeys }
-  const copilotPort = readCopilotPort(values, config)
+  const browsers = withSettings(given.browsers, config)
+  const settings = { ...given, copilotPort: readCopilotPort(values, config) }
+  const limitedAccess = { ...readAccess(values, config), sharedKeys: config.sharedKeys }
   // Before the store is opened, since an open store continues with its queued turns.
   await checkPort(values)
-  const { tokens, warnings } = await openTokens(settings, config)
+  const access = await openTokens(settings, config)
+  const { tokens, warnings } = access
   const webhooks = await readWebhooks(config)
-  const holdfast = await open(settings, config)
+  const agents = new ServedAgents(settings)
+  const holdfast = await open(settings, config, agents)
   return new Promise<number>((exit, fail) => {
     const configuration = configurationOf(settings, config)
-    const served = { ...access, holdfast, tokens, warnings, configuration, webhooks }
-    listen({ ...settings, copilotPort }, served, exit).catch(async (error: unknown) => {
+    const fixed = { ...limitedAccess, browsers, webhooks }
+    const served = { ...fixed, holdfast, tokens, warnings, configuration }
+    const started = (server: HoldfastServer): void => {
+      const reloader = reloaderFor(settings, { config, agents, access }, server)
+      hangup.reload = () => void reloader.reload()
+    }
+    listen(settings, served, { exit, started }).catch(async (error: unknown) => {
       await holdfast.close()
       fail(new Error(listenProblem(error, values)))
     })
   }).finally(() => tokens?.close())
 }
 
-/** What the audit compares at the next start: the configuration file, and the flags. */
-function configurationOf({ values, cluster }: ServeSettings, config: Config) {
-  const { file: _file, base: _base, ...settings } = config
-  return { settings: { ...settings, flags: values }, server: cluster.advertise }
-}
-
-/** The tokens, and what keeps their principals apart; throws where nothing does. */
-async function openTokens({ log, values }: ServeSettings, config: Config) {
-  const { jwt } = config
-  const { onDiagnostic } = log
-  let file: TokenFile | undefined
-  const separation = new Separation({
-    severalPrincipals: () => jwt.length > 0 || file?.hasSeveralPrincipals() === true,
-    unisolated: unisolatedAgents(config, values.agent),
-    isUnisolatedAllowed: values['allow-unisolated-agents'],
-    files: [...storePaths(values), ...(values.tokens === null ? [] : [values.tokens])],
+/** Each part checks a new configuration before any puts it in force. */
+function reloaderFor(
+  settings: ServeSettings,
+  { config, agents, access }: ServedParts,
+  server: HoldfastServer,
+): Reloader {
+  const { values, log } = settings
+  const { authority } = server.holdfast
+  const parts: readonly PrepareSettings[] = [
+    (next) => {
+      checkAgents(values.agent, next)
+      return {}
+    },
+    async (next) => {
+      const browsers = withSettings(settings.browsers, next)
+      const configuration = configurationOf(settings, next)
+      const { sharedKeys } = next
+      const webhooks = await readWebhooks(next)
+      return { apply: server.prepare({ sharedKeys, browsers, webhooks, configuration }) }
+    },
+    access.prepare,
+    async (next) => {
+      const { runners, changed, keep } = await agents.prepare(next)
+      const applyCore = authority.prepare({ ...coreSettings(settings, next), runners })
+      const apply = (): void => {
+        keep()
+        applyCore()
+      }
+      return { apply, changed }
+    },
+  ]
+  const reloader = new Reloader({
+    config,
+    parts,
+    readTokens: access.readAgain,
+    hasTokensFile: values.tokens !== null,
     diagnose: log.diagnose,
   })
-  if (values.tokens !== null) {
-    file = await openTokenFile(values.tokens, (diagnostic) => {
-      onDiagnostic(diagnostic)
-      if (diagnostic.code === 'tokens_read') separation.report()
-    })
-  }
-  try {
-    separation.check()
-    const tokens = jwt.length === 0 ? file : openJwtTokens(jwt, { tokens: file, onDiagnostic })
-    return { tokens, warnings: separation.warnings }
-  } catch (error) {
-    file?.close()
-    throw error
-  }
+  if (values['watch-config'] && config.file !== null) reloader.watch(config.file)
+  return reloader
 }
 
-async function open(settings: ServeSettings, config: Config): Promise<Holdfast> {
-  const { store, values, cluster, browsers, log } = settings
-  const folder = agentsFolder(store)
-  const hidden = hiddenPaths(settings, config)
-  const configured = await openAgents(config, { folder, names: values.agent, hidden })
-  const hasBrowsers = Object.keys(browsers).length > 0
-  const browser: Record<string, Agent> = hasBrowsers ? { browser: browserAgent } : {}
-  const [first] = Object.keys(configured)
+/** What the audit compares at the next start: the configuration file, and the flags. */
+function configurationOf({ values, cluster }: ServeSettings, config: Config) {
+  return { settings: { ...settingsOf(config), flags: values }, server: cluster.advertise }
+}
+
+async function open(
+  settings: ServeSettings,
+  config: Config,
+  agents: ServedAgents,
+): Promise<Holdfast> {
+  const { store, cluster, log } = settings
+  const { runners, keep } = await agents.prepare(config)
+  keep()
   return openHoldfast({
+    ...coreSettings(settings, config),
     store,
     advertise: cluster.advertise,
     clusterSecret: cluster.secret,
     onDiagnostic: log.onDiagnostic,
-    limits: { ...config.limits, ...limitsOf(values) },
-    quotas: config.quotas,
-    rules: config.rules,
-    // The configured agents are first, and replace built-in agents of the same name.
-    agents: { ...configured, ...builtinAgents, ...configured, ...browser },
-    defaultAgent: values.agent[0] ?? config.defaultAgent ?? first,
+    agents: runners,
   })
-}
-
-/** What an isolated agent must not see. The configuration may have keys of other agents. */
-function hiddenPaths({ store, values }: ServeSettings, config: Config): readonly string[] {
-  const { file } = config
-  const { tokens, record, 'cluster-secret-file': secret } = values
-  const data = store === 'memory:' ? null : dirname(agentsFolder(store))
-  const named = [data, tokens, record, secret, file, ...webhookSecretFiles(config)]
-  return named.filter((path) => path !== null).map((path) => resolve(path))
-}
-
-/** The limits that a flag sets; the configuration may set others. */
-function limitsOf(values: ServeValues) {
-  const { queue: queuedTurnsMax, 'wait-ms': waitMs, 'turn-ms': turnMs } = values
-  const given = Object.entries({ waitMs, queuedTurnsMax, turnMs, leaseMs: values['lease-ms'] })
-  return Object.fromEntries(given.filter(([, value]) => value !== null))
-}
-
-const browserAgent: Agent = () => {
-  throw new Error('a browser session takes no turns: drive it over CDP')
 }
 
 type ListenAddress = Pick<ServeValues, 'host' | 'port'>
@@ -203,13 +205,12 @@ function listenProblem(error: unknown, { host, port }: ListenAddress): string {
 async function listen(
   settings: ServeSettings & { readonly copilotPort: number | null },
   served: ServerOptions,
-  exit: (code: number) => void,
+  { exit, started }: { exit: (code: number) => void; started: (server: HoldfastServer) => void },
 ): Promise<void> {
-  const { values, browsers, cluster, log } = settings
+  const { values, cluster, log } = settings
   const { host, port, 'drain-ms': drainMs } = values
   const server = await startServer({
     ...served,
-    browsers,
     cdpLimits: { browserSessionsMax: values['browser-sessions-max'] },
     browserLimits: {
       runningMax: values['browsers-max'],
@@ -224,6 +225,7 @@ async function listen(
   greet(settings, server, served)
   await listenCdp(settings, server)
   await listenCopilot(settings, server)
+  started(server)
   let isStopping = false
   const onSignal = (signal: string): void => {
     if (isStopping) {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { Value } from '../../test/support/typebox-value.ts'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openHoldfast } from '../open.ts'
-import { checkConfig, findProgram, openAgents, PRESETS, readConfig } from './index.ts'
+import { checkConfig, findProgram, openAgents, PRESETS, readConfig, runnersOf } from './index.ts'
 import { CONFIG_SCHEMA } from './schema.ts'
 
 let folder: string
@@ -168,7 +168,8 @@ describe('its file', () => {
 describe('agents', () => {
   const open = async (content: unknown, names: readonly string[] = []) => {
     await write('holdfast.config.json', JSON.stringify(content))
-    return openAgents(await readConfig(folder), { folder: join(folder, 'agents'), names })
+    const options = { folder: join(folder, 'agents'), names }
+    return runnersOf(await openAgents(await readConfig(folder), options))
   }
 
   it('that are programs are looked for at the start', async () => {
@@ -206,7 +207,7 @@ describe('agents', () => {
   it('may be functions in the configuration itself', async () => {
     const agent = 'async function* a({ text }) { yield text + "!" }'
     await write('holdfast.config.mjs', `export default { agents: { async: ${agent} } }`)
-    const agents = await openAgents(await readConfig(folder), { folder, names: [] })
+    const agents = runnersOf(await openAgents(await readConfig(folder), { folder, names: [] }))
     const holdfast = await openHoldfast({ store: 'memory:', agents })
     expect((await (await holdfast.resolve()).turn('hello')).reply?.text).toBe('hello!')
     await holdfast.close()

@@ -6,7 +6,7 @@
 import { existsSync } from 'node:fs'
 import { access, constants, readFile, stat } from 'node:fs/promises'
 import { delimiter, dirname, extname, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { isDeepStrictEqual } from 'node:util'
 import { Type, type TSchema } from '../schema/typebox.ts'
 import { HoldfastError, invalid, type Runner } from '../core/index.ts'
 import type { Choices } from '../runners/agent-options.ts'
@@ -23,10 +23,11 @@ import { contract, oneOf, optional, type RefuseField } from '../schema/contract.
 import { checkJwtIssuers } from '../schema/jwt.ts'
 import { checkWebhooks, type WebhookOptions } from '../schema/webhooks.ts'
 import { installHint, PRESET_NAMES, PRESETS, withPreset, type PresetName } from './presets.ts'
+import { importModule } from './modules.ts'
 import { AGENT_FIELDS, ConfigOutline, PRESET_FIELDS, type RunnerConfig } from './schema.ts'
 
 export { PRESETS } from './presets.ts'
-export type { AgentConfig, HoldfastConfig } from './schema.ts'
+export { RELOADING, type AgentConfig, type HoldfastConfig } from './schema.ts'
 
 /** In this order; the first that is there is read. */
 export const CONFIG_NAMES = ['holdfast.config.json', 'holdfast.config.mjs', 'holdfast.config.ts']
@@ -82,13 +83,6 @@ async function importDefault(file: string): Promise<unknown> {
   const { default: content } = await importModule(file, (problem) => unusable(file, problem))
   if (content === undefined) throw unusable(file, 'has no default export')
   return content
-}
-
-async function importModule(file: string, refuse: (problem: string) => HoldfastError) {
-  const loaded = await import(pathToFileURL(file).href).catch((error: Error) => {
-    throw refuse(`cannot be loaded: ${error.message}`)
-  })
-  return loaded as Readonly<Record<string, unknown>>
 }
 
 /** Node strips the types itself, from some version on. */
@@ -184,17 +178,40 @@ type OpenAgentsOptions = {
   readonly hidden?: readonly string[]
 }
 
-/** The runners of all agents in the configuration, and of those that are named and presets. */
+/** An agent that was opened, and what it was opened from. */
+export type OpenedAgent = {
+  readonly definition: unknown
+  readonly hidden: readonly string[]
+  readonly runner: Runner
+}
+export type OpenedAgents = Readonly<Record<string, OpenedAgent>>
+
+/**
+ * Opens all agents in the configuration, and those that are named and presets. One that is the same
+ * as `before` stays.
+ */
 export async function openAgents(
   config: Config,
   { folder, names, hidden = [] }: OpenAgentsOptions,
-): Promise<Record<string, Runner>> {
-  const runners: Record<string, Runner> = {}
-  for (const [name, agent] of Object.entries(definitionsOf(config, names))) {
-    const path = `agents.${name}`
-    runners[name] = await openAgent(agent, { path, base: config.base, folder, hidden })
+  before: OpenedAgents = {},
+): Promise<OpenedAgents> {
+  const agents: Record<string, OpenedAgent> = {}
+  for (const [name, given] of Object.entries(definitionsOf(config, names))) {
+    const location = { path: `agents.${name}`, base: config.base, folder, hidden }
+    const definition = await loadDefinition(given, location)
+    const known = Object.hasOwn(before, name) ? before[name] : undefined
+    const isSame =
+      isDeepStrictEqual(known?.definition, definition) && isDeepStrictEqual(known?.hidden, hidden)
+    const kept = isSame ? known : undefined
+    const runner = kept?.runner ?? (await openAgent(definition, location))
+    agents[name] = { definition, hidden, runner }
   }
-  return runners
+  return agents
+}
+
+/** The runners by the names of their agents. */
+export function runnersOf(agents: OpenedAgents): Readonly<Record<string, Runner>> {
+  return Object.fromEntries(Object.entries(agents).map(([name, { runner }]) => [name, runner]))
 }
 
 /** The agents whose sessions are not kept apart, and why. Those without a program need not be. */
@@ -254,10 +271,22 @@ type AgentLocation = {
   readonly base: string
 } & Required<Pick<OpenAgentsOptions, 'folder' | 'hidden'>>
 
+/** The function of an agent that names one: it may have changed although its fields have not. */
+async function loadDefinition(given: unknown, { path, base }: AgentLocation): Promise<unknown> {
+  if (isProgrammed(given)) return given
+  const agent = checkAgent(given, path)
+  if (agent.runner !== 'function') return given
+  const { module, export: name = 'default' } = agent
+  const refuse = (problem: string): HoldfastError => invalid(`${path}.module`, problem)
+  const { [name]: found } = await importModule(resolve(base, module), refuse)
+  if (typeof found === 'function') return found
+  throw invalid(`${path}.export`, `must name an async function of ${module}, not ${name}`)
+}
+
 /** The fields are checked one by one, then together, and against the machine. */
 async function openAgent(given: unknown, location: AgentLocation): Promise<Runner> {
   if (isProgrammed(given)) return typeof given === 'function' ? functionRunner(given) : given
-  const { path, base, folder } = location
+  const { path, folder } = location
   const { preset } = given as { readonly preset?: PresetName }
   const agent = checkAgent(given, path)
   switch (agent.runner) {
@@ -277,13 +306,8 @@ async function openAgent(given: unknown, location: AgentLocation): Promise<Runne
     case 'openai':
       checkAddress(agent.baseUrl, `${path}.baseUrl`)
       return openaiRunner(agent)
-    case 'function': {
-      const { module, export: name = 'default' } = agent
-      const refuse = (problem: string): HoldfastError => invalid(`${path}.module`, problem)
-      const { [name]: found } = await importModule(resolve(base, module), refuse)
-      if (typeof found === 'function') return functionRunner(found as Agent)
-      throw invalid(`${path}.export`, `must name an async function of ${module}, not ${name}`)
-    }
+    case 'function':
+      throw new Error('a function is loaded before its agent is opened')
   }
 }
 

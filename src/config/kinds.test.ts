@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { isRoot, sandboxed } from '../../test/support/isolation.ts'
 import { startStubOpenAi } from '../../test/support/stub-openai.ts'
 import { openHoldfast } from '../open.ts'
-import { checkConfig, openAgents } from './index.ts'
+import { checkConfig, openAgents, runnersOf } from './index.ts'
 
 const AGENT = fileURLToPath(new URL('../../test/support/acp-agent.mjs', import.meta.url))
 const SHELL = { runner: 'process', command: '/bin/sh' }
@@ -25,11 +25,13 @@ async function open(agents: Record<string, unknown>) {
   const config = { ...checkConfig({ agents }), file: null, base: folder }
   return openHoldfast({
     store: 'memory:',
-    agents: await openAgents(config, {
-      folder: join(folder, 'data', 'agents'),
-      names: [],
-      hidden: [join(folder, 'data')],
-    }),
+    agents: runnersOf(
+      await openAgents(config, {
+        folder: join(folder, 'data', 'agents'),
+        names: [],
+        hidden: [join(folder, 'data')],
+      }),
+    ),
   })
 }
 

@@ -92,6 +92,30 @@ const QuotaSettings = Type.Object(
   },
 )
 
+/**
+ * What a running server makes of each changed setting: `now` what comes next follows it, `restart`
+ * only a server that is started again does. A path below a setting comes before that.
+ */
+export const RELOADING = {
+  agents:
+    'now: new turns use the new agent; those that run end on the old one, which is closed then',
+  defaultAgent: 'now',
+  copilotPort: 'restart',
+  browsers:
+    'now, for new connections of pages; a browser that runs changes between `any` and a list ' +
+    'when it is started again',
+  'limits.leaseMs': 'restart',
+  limits: 'now; the time of a turn or an ask that has begun stays',
+  sharedKeys: 'now',
+  jwt:
+    'now; `restart` if without `--tokens` the first issuer is added or the last one removed: ' +
+    'a server begins or ends to need tokens only at its start',
+  quotas: 'now; of a principal that had no limits, turns that run are not counted',
+  rules: 'now, for new asks',
+  webhooks: 'now; what is under way has a moment left, and one that stays goes on where it stands',
+  $schema: 'now',
+} as const satisfies Readonly<Record<keyof HoldfastConfig | 'limits.leaseMs', string>>
+
 function configuration<Entry extends TSchema>(agent: Entry) {
   return Type.Object(
     optional({

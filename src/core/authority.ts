@@ -12,13 +12,13 @@ import { closedError, isClosedError } from './closing.ts'
 import { ChangeFeed, GroupCommit } from './commits.ts'
 import { diagnoseToAll, type DiagnosticListener, type Facts } from './diagnostics.ts'
 import { Counters, Figures, type Load } from './figures.ts'
-import { asHoldfastError, HoldfastError } from './errors.ts'
+import { asHoldfastError, HoldfastError, invalid } from './errors.ts'
 import { HeldSessions, Resolver, type Resolved } from './held-sessions.ts'
 import { readableRow } from './history.ts'
 import { Lease } from './lease.ts'
 import { coreLimits, type Limits } from './limits.ts'
-import type { QuotaOptions } from './quotas.ts'
-import { Rules, type Rule } from './rules.ts'
+import { checkQuotaOptions, type QuotaOptions } from './quotas.ts'
+import { checkRules, Rules, type Rule } from './rules.ts'
 import { LiveSession, type LoadedState, type SessionHolder } from './live.ts'
 import { isUnreadable, SessionLoader } from './loading.ts'
 import type { Principal, Session } from './state.ts'
@@ -26,7 +26,7 @@ import { queuedRow, type QueueRow } from './queued-request.ts'
 import { Sweeper } from './recovery.ts'
 import type { ResolveRequest } from './requests.ts'
 import type { ErasedSession, Runner } from './runner.ts'
-import { RunnerTable } from './runner-table.ts'
+import { assertAgent, RunnerTable } from './runner-table.ts'
 import { isPending } from './session.ts'
 import { SharedCounts } from './shared-counts.ts'
 import type { Store } from './store.ts'
@@ -47,11 +47,19 @@ export type AuthorityOptions = {
   readonly quotas?: QuotaOptions
   /** What is decided before people are asked. */
   readonly rules?: readonly Rule[]
+  /** The agent of sessions that do not name one; without it the first of `runners`. */
+  readonly defaultAgent?: string | undefined
   /** Called with every diagnostic (`DIAGNOSTICS`). */
   readonly onDiagnostic?: DiagnosticListener
   /** Facts for the diagnostic of a start: version, store and the like. */
   readonly about?: Facts
 }
+
+/** What can be changed while it runs. What is left out is as if it were never set. */
+export type Reconfiguration = Pick<
+  AuthorityOptions,
+  'runners' | 'defaultAgent' | 'limits' | 'quotas' | 'rules'
+>
 
 /** How many of the longest unused sessions are looked at when one more is held. */
 const EVICTION_LOOKS = 8
@@ -80,7 +88,8 @@ export class Authority implements SessionHolder {
   readonly answerers: Answerers
   /** Prefixes of keys that only the door which added them may use. */
   readonly reservedKeys = new Set<string>()
-  readonly #runners: RunnerTable
+  readonly runners: RunnerTable
+  #defaultAgent: string
   readonly #lease: Lease
   readonly #sweeper: Sweeper
   readonly #held: HeldSessions
@@ -104,7 +113,8 @@ export class Authority implements SessionHolder {
     this.answerers = new Answerers(this)
     this.attachmentListeners = new AttachmentListeners(this.diagnose)
     this.#held = new HeldSessions(this)
-    this.#runners = new RunnerTable(options.runners, this.diagnose)
+    this.runners = new RunnerTable(options.runners, this.diagnose)
+    this.#defaultAgent = defaultAgentOf(options)
     this.#lease = new Lease(this, (error) => this.#releaseAll(error))
     this.commits = new GroupCommit(this, () => this.#lease.held)
     this.#sweeper = new Sweeper(this)
@@ -146,11 +156,39 @@ export class Authority implements SessionHolder {
   }
 
   get agents(): readonly string[] {
-    return this.#runners.agents
+    return this.runners.agents
+  }
+
+  /** The agent of sessions that do not name one. */
+  get defaultAgent(): string {
+    return this.#defaultAgent
   }
 
   runner(agent: string): Runner | null {
-    return this.#runners.get(agent)
+    return this.runners.get(agent)
+  }
+
+  /**
+   * Checks a new configuration, and throws if it cannot be used. The returned function puts it in
+   * force: for new turns, new asks and new requests. What has begun goes on as it was.
+   */
+  prepare(options: Reconfiguration): () => void {
+    const { runners, quotas = {}, rules = [] } = options
+    const limits = coreLimits(options.limits ?? {})
+    if (limits.leaseMs !== this.limits.leaseMs) {
+      throw invalid('limits.leaseMs', 'cannot be changed without a restart')
+    }
+    checkQuotaOptions(quotas)
+    checkRules(rules)
+    const defaultAgent = defaultAgentOf(options)
+    return () => {
+      // Its parts refer to this object.
+      Object.assign(this.limits, limits)
+      this.usage.configure(quotas)
+      this.rules.replace(rules)
+      this.runners.replace(runners)
+      this.#defaultAgent = defaultAgent
+    }
   }
 
   /** Takes the lease, picks up what earlier nodes left unfinished, and starts the sweeper. */
@@ -271,7 +309,7 @@ export class Authority implements SessionHolder {
    */
   async erase(id: string, agent: string): Promise<readonly string[]> {
     const hasFiles = this.runner(agent) === null || this.runner(agent)?.erase !== undefined
-    const left = hasFiles ? await this.#runners.erase(await this.#erased(id, agent)) : []
+    const left = hasFiles ? await this.runners.erase(await this.#erased(id, agent)) : []
     await this.store.erase(id)
     return left
   }
@@ -315,7 +353,7 @@ export class Authority implements SessionHolder {
     // Unlike a refusal, this may reach callers of admitted turns: no node may forward it by itself.
     const stopped = new HoldfastError('draining', 'the server has stopped', { stopped: true })
     this.#releaseAll(stopped)
-    await this.#runners.close(this)
+    await this.runners.close(this)
     await this.#lease.stop()
     // A client that was lost meanwhile made its session load again; without the lease none can.
     this.#releaseAll(stopped)
@@ -340,7 +378,7 @@ export class Authority implements SessionHolder {
   }
 
   released(live: LiveSession, why: HoldfastError): void {
-    this.#runners.released(live.session, why)
+    this.runners.released(live.session, why)
     // Eviction removes the session first, so only an unexpected release gets past this line.
     if (!this.#held.remove(live) || live.session.closed !== null || this.draining) return
     this.counters.sessionsLost += 1
@@ -374,9 +412,16 @@ export class Authority implements SessionHolder {
   }
 
   #releaseAll(error: HoldfastError): void {
-    this.#runners.releasedAll(error)
+    this.runners.releasedAll(error)
     for (const live of this.#held.all) live.release(error)
   }
+}
+
+function defaultAgentOf({ runners, defaultAgent }: Reconfiguration): string {
+  const agents = Object.keys(runners)
+  const agent = defaultAgent ?? agents[0] ?? ''
+  assertAgent(agent, agents)
+  return agent
 }
 
 /** For a caller to which a session that was closed meanwhile is an answer, not a failure. */

@@ -19,6 +19,8 @@ export const DIAGNOSTICS = {
   clock_jumped: 'warn',
   closed: 'debug',
   commit_slow: 'warn',
+  config_read: 'info',
+  config_unusable: 'error',
   conversation_changed: 'warn',
   copilot_listening: 'info',
   counts_not_exchanged: 'warn',

@@ -48,15 +48,13 @@ import {
   readForkPoint,
 } from './origins.ts'
 import { NO_CAPABILITIES, type TerminalCommand } from './runner.ts'
+import { assertAgent } from './runner-table.ts'
 import { SessionHandle } from './session-handle.ts'
 import { assertHonoured } from './settings.ts'
 import type { AskQuery, ChangePage, ListPage, ListQuery, SessionRef } from './store.ts'
 import { TurnHandle, type Admission, type SubmittedTurn } from './turn-record.ts'
 
-export type HoldfastOptions = AuthorityOptions & {
-  /** The agent of sessions that do not name one; without it the first of `runners`. */
-  readonly defaultAgent?: string
-}
+export type HoldfastOptions = AuthorityOptions
 
 /** How to make a session that continues another. */
 export type ForkOptions = Omit<ResolveOptions, 'agent' | 'id'> & { readonly turn?: string }
@@ -77,7 +75,6 @@ type Written = { readonly writtenOutside: number | null }
 /** What `as` hands on. */
 type Bound = Caller & {
   readonly authority: Authority
-  readonly defaultAgent: string
 }
 
 /** Holdfast without a caller: a door has to bind it to one first, and to say what that may do. */
@@ -91,21 +88,17 @@ export class Holdfast {
   readonly by: Principal
   /** What it may see and do; null: everything. */
   readonly access: Access | null
-  readonly #defaultAgent: string
 
   constructor(options: HoldfastOptions | Bound) {
     if ('authority' in options) {
       this.authority = options.authority
       this.by = options.by
       this.access = options.access
-      this.#defaultAgent = options.defaultAgent
       return
     }
     this.authority = new Authority(options)
     this.by = LOCAL
     this.access = null
-    this.#defaultAgent = options.defaultAgent ?? Object.keys(options.runners)[0] ?? ''
-    assertAgent(this.#defaultAgent, this.authority.agents)
   }
 
   /**
@@ -114,8 +107,7 @@ export class Holdfast {
    */
   as(by: Principal, access: Access | null = null): Holdfast {
     const { authority } = this
-    const defaultAgent = this.#defaultAgent
-    return new Holdfast({ authority, defaultAgent, by: checkPrincipal(by), access })
+    return new Holdfast({ authority, by: checkPrincipal(by), access })
   }
 
   /** Finds the session of a key or an id, or creates it. */
@@ -416,7 +408,7 @@ export class Holdfast {
 
   /** The agent of sessions that do not name one. */
   get defaultAgent(): string {
-    return this.#defaultAgent
+    return this.authority.defaultAgent
   }
 
   /** The agents that it may use. */
@@ -428,8 +420,8 @@ export class Holdfast {
 
   /** The default agent, or the first that it may use. */
   get #ownDefault(): string {
-    const { agents } = this
-    return agents.includes(this.#defaultAgent) ? this.#defaultAgent : (agents[0] ?? '')
+    const { agents, defaultAgent } = this
+    return agents.includes(defaultAgent) ? defaultAgent : (agents[0] ?? '')
   }
 
   /** The agents that it may use, and what each can do. */
@@ -465,10 +457,4 @@ function answererAccess(access: Access | null): Access | null {
   if (access === null) return null
   const { principal, groups, scopes, agents } = access
   return { principal, groups, scopes, ...(agents === undefined ? {} : { agents }) }
-}
-
-function assertAgent(agent: string, agents: readonly string[]): void {
-  if (agents.includes(agent)) return
-  const names = agents.join(', ')
-  throw new HoldfastError('agent_unknown', `there is no agent ${agent}; there are: ${names}`)
 }

@@ -28,6 +28,7 @@ import { askOf, type Question } from './questions.ts'
 import { Queue, type SteeringMessage } from './queue.ts'
 import { admittedKeys, RequestKeys } from './request-keys.ts'
 import type { Runner, RunnerSession } from './runner.ts'
+import type { RunnerTable } from './runner-table.ts'
 import { Run, turnError, type GiveUp, type RunHost } from './runs.ts'
 import { assertTakes } from './parts.ts'
 import { assertHonoured, usageIn } from './settings.ts'
@@ -40,6 +41,7 @@ export interface SessionHolder extends CoreContext {
   readonly answerers: Answerers
   /** No turn starts any more: the node is about to stop. */
   readonly draining: boolean
+  readonly runners: RunnerTable
   runner(agent: string): Runner | null
   attachmentEnded(attachment: string, reason: string): void
   /** The session was released, and its next owner counts this client's connection as lost. */
@@ -301,8 +303,7 @@ export class LiveSession implements LedgerSession, RunHost {
 
   lost(error: HoldfastError): void {
     this.#released = error
-    this.#run?.abandon(error)
-    this.#run = null
+    this.#endRun(error)
     for (const giveUp of this.#steers) giveUp(error)
     this.#alarms.clear()
     this.watchers.clear()
@@ -318,7 +319,7 @@ export class LiveSession implements LedgerSession, RunHost {
 
   /** Whether the running turn may take another message. */
   get canSteer(): boolean {
-    return this.#run !== null && this.holder.runner(this.session.agent)?.steer !== undefined
+    return this.#run?.runner?.steer !== undefined
   }
 
   /**
@@ -331,9 +332,8 @@ export class LiveSession implements LedgerSession, RunHost {
     const { input, by } = message
     const turn = run.turn.id
     const [event] = await this.post({ type: 'steer', turn, ...message })
-    const runner = this.holder.runner(this.session.agent)
     try {
-      const isTaken = await run.steer(runner, input, this.#steers)
+      const isTaken = await run.steer(input, this.#steers)
       const steering = event?.seq ?? 0
       if (isTaken) await this.post({ type: 'steered', turn, steering, input, by })
       return { turn, isTaken }
@@ -380,18 +380,23 @@ export class LiveSession implements LedgerSession, RunHost {
     // Started and over in the same step: there is nothing to run.
     if (running?.id !== turn) return
     this.holder.figures.queueWait.observeMs(at - (running.queuedAt ?? at))
-    this.#run = new Run(this, running)
-    this.#run.start(this.holder.runner(agent))
+    const { runners } = this.holder
+    this.#run = new Run(this, running, runners.take(agent))
+    this.#run.start(runners.handingOver(this.session))
+  }
+
+  #endRun(why?: HoldfastError): void {
+    if (this.#run === null) return
+    this.#run.abandon(why)
+    this.holder.runners.giveBack(this.#run.runner)
+    this.#run = null
   }
 
   #endTurn({ turn, type }: EventOf<EndType>): void {
     const run = this.#run?.turn.id === turn ? this.#run : null
     countEnd(this.holder, type, run && { agent: this.session.agent, startedAt: run.startedAt })
     this.queue.removeTurn(turn)
-    if (run !== null) {
-      run.abandon()
-      this.#run = null
-    }
+    if (run !== null) this.#endRun()
     this.#turns.end(turn)
   }
 

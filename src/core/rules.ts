@@ -124,12 +124,17 @@ function patternProblem(condition: RuleCondition, pattern: string): string | nul
 }
 
 export class Rules {
-  readonly #rules: readonly Rule[]
+  #rules: readonly Rule[]
   readonly #digest: Digest
 
   constructor(rules: readonly Rule[], digest: Digest) {
     this.#rules = checkRules(rules)
     this.#digest = digest
+  }
+
+  /** From now on these decide. */
+  replace(rules: readonly Rule[]): void {
+    this.#rules = checkRules(rules)
   }
 
   /**

@@ -1,22 +1,97 @@
 /** The runners of a node: which one an agent has, and their calls besides turns. */
 import type { Clock } from './clock.ts'
 import type { Diagnose } from './diagnostics.ts'
-import { messageOf, type HoldfastError } from './errors.ts'
+import { HoldfastError, messageOf } from './errors.ts'
 import type { Limits } from './limits.ts'
 import type { ErasedSession, LeftFiles, Runner } from './runner.ts'
 import type { Session } from './state.ts'
 
+/** A runner that its agents do not have any more, while its turns go on. */
+type Retired = { readonly runner: Runner; readonly agents: readonly string[] }
+
 /** The runners by the names of their agents, and their calls besides turns. */
 export class RunnerTable {
-  readonly #runners: Readonly<Record<string, Runner>>
+  #runners: Readonly<Record<string, Runner>>
+  readonly #retired = new Set<Retired>()
+  /** How many turns each carries out. */
+  readonly #turns = new Map<Runner, number>()
   /** Releases under way, by session: a runner is not closed before they are over. */
   readonly #releasing = new Map<string, Promise<unknown>>()
+  /** Of runners that agents do not have any more. */
+  readonly #closing = new Set<Promise<void>>()
   readonly #diagnose: Diagnose
 
   constructor(runners: Readonly<Record<string, Runner>>, diagnose: Diagnose) {
     this.#runners = runners
     this.#diagnose = diagnose
     for (const runner of new Set(Object.values(runners))) runner.reportTo?.(diagnose)
+  }
+
+  /** For new turns. A runner that is not among them is closed when its turns are over. */
+  replace(runners: Readonly<Record<string, Runner>>): void {
+    const before = Object.entries(this.#runners)
+    const known = new Set(before.map(([, runner]) => runner))
+    const now = new Set(Object.values(runners))
+    for (const runner of now) if (!known.has(runner)) runner.reportTo?.(this.#diagnose)
+    this.#runners = runners
+    for (const runner of known) {
+      if (now.has(runner)) continue
+      const agents = before.filter(([, one]) => one === runner).map(([name]) => name)
+      this.#retired.add({ runner, agents })
+    }
+    this.#closeRetired()
+  }
+
+  /** The runner for a turn, until that is given back. */
+  take(agent: string): Runner | null {
+    const runner = this.get(agent)
+    if (runner !== null) this.#turns.set(runner, (this.#turns.get(runner) ?? 0) + 1)
+    return runner
+  }
+
+  giveBack(runner: Runner | null): void {
+    if (runner === null) return
+    const left = (this.#turns.get(runner) ?? 1) - 1
+    if (left > 0) return void this.#turns.set(runner, left)
+    this.#turns.delete(runner)
+    if (this.#retired.size > 0) this.#closeRetired()
+  }
+
+  /**
+   * Before a turn: what the agent's former runners still have of the session must be gone (I2).
+   * Null: nothing has to be waited for.
+   */
+  handingOver({ id, agent, backend }: Session): Promise<unknown> | null {
+    const former = [...this.#retired].filter(({ agents }) => agents.includes(agent))
+    if (former.length === 0) return null
+    return Promise.all(
+      former.map(async ({ runner }) => {
+        await this.#attempt('lose', () => runner.stopIdle?.({ id, backend }))
+        await this.#attempt('lose', () => runner.lose?.(id))
+      }),
+    )
+  }
+
+  #closeRetired(): void {
+    for (const retired of this.#retired) {
+      if (this.#turns.has(retired.runner)) continue
+      this.#retired.delete(retired)
+      void this.#closeOne(retired.runner)
+    }
+  }
+
+  #closeOne(runner: Runner): Promise<void> {
+    const closing = this.#attempt('close', () => runner.close?.()).finally(() => {
+      this.#closing.delete(closing)
+    })
+    this.#closing.add(closing)
+    return closing
+  }
+
+  /** Also those that agents do not have any more. */
+  get #all(): ReadonlySet<Runner> {
+    const former = [...this.#retired].map(({ runner }) => runner)
+    return new Set([...Object.values(this.#runners), ...former])
   }
 
   get agents(): readonly string[] {
@@ -31,7 +106,16 @@ export class RunnerTable {
   released(session: Session, why: HoldfastError): void {
     const { id, agent, closed } = session
     if (closed !== null) this.#releaseLater(session)
-    else if (isLost(why)) void this.#attempt('lose', () => this.get(agent)?.lose?.(id))
+    else if (isLost(why)) {
+      for (const runner of this.#of(agent)) void this.#attempt('lose', () => runner.lose?.(id))
+    }
+  }
+
+  /** An agent's runner, and those that it had before and that are not closed yet. */
+  #of(agent: string): readonly Runner[] {
+    const former = [...this.#retired].filter(({ agents }) => agents.includes(agent))
+    const runner = this.get(agent)
+    return [...(runner === null ? [] : [runner]), ...former.map((retired) => retired.runner)]
   }
 
   /** All holds are over. Runners keep something for sessions that are not held, too. */
@@ -40,14 +124,14 @@ export class RunnerTable {
   }
 
   #loseAll(): void {
-    const runners = new Set(Object.values(this.#runners))
-    for (const runner of runners) void this.#attempt('lose', () => runner.lose?.(null))
+    for (const runner of this.#all) void this.#attempt('lose', () => runner.lose?.(null))
   }
 
   #releaseLater(session: Session): void {
     const { id } = session
-    const runner = this.get(session.agent)
-    if (runner !== null && runner.release === undefined && runner.erase === undefined) return
+    const runners = this.#of(session.agent)
+    const hasNone = runners.every((one) => one.release === undefined && one.erase === undefined)
+    if (runners.length > 0 && hasNone) return
     const releasing = this.#release(session)
     this.#releasing.set(id, releasing)
     void releasing.then(() => this.#releasing.delete(id))
@@ -56,7 +140,9 @@ export class RunnerTable {
   /** No client finds an internal session again: what its agent has written goes with it. */
   async #release({ internal, ...session }: Session): Promise<void> {
     const { id, agent, backend } = session
-    await this.#attempt('release', () => this.get(agent)?.release?.({ id, backend }))
+    for (const runner of this.#of(agent)) {
+      await this.#attempt('release', () => runner.release?.({ id, backend }))
+    }
     if (internal) await this.#erase(session)
   }
 
@@ -87,12 +173,12 @@ export class RunnerTable {
 
   /** Closes every runner, once, within a time limit; then those that still run are ended. */
   async close({ clock, limits }: { clock: Clock; limits: Limits }): Promise<void> {
-    const runners = new Set(Object.values(this.#runners))
     const closing = async (): Promise<void> => {
       await Promise.all(this.#releasing.values())
-      await Promise.all(
-        [...runners].map((runner) => this.#attempt('close', () => runner.close?.())),
-      )
+      await Promise.all([
+        ...[...this.#all].map((runner) => this.#closeOne(runner)),
+        ...this.#closing,
+      ])
     }
     await new Promise<void>((resolve) => {
       const cancel = clock.after(limits.runnerCloseMs, () => (this.#loseAll(), resolve()))
@@ -114,4 +200,10 @@ export class RunnerTable {
 /** Whether another node may go on with what is no longer held here. */
 function isLost({ code }: HoldfastError): boolean {
   return code === 'lease_lost' || code === 'stale_epoch'
+}
+
+export function assertAgent(agent: string, agents: readonly string[]): void {
+  if (agents.includes(agent)) return
+  const names = agents.join(', ')
+  throw new HoldfastError('agent_unknown', `there is no agent ${agent}; there are: ${names}`)
 }

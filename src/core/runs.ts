@@ -7,9 +7,10 @@ import { boundActivity, DROPPED_KIND } from './activities.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, messageOf } from './errors.ts'
 import { readLastPosition, readMessages } from './history.ts'
-import { STATE_LIMITS, type Limits } from './limits.ts'
+import type { Limits } from './limits.ts'
 import { readBlob, withParts } from './parts.ts'
 import type { Question } from './questions.ts'
+import { checkBackend, checkOutput, checkReply, dataChars } from './runner-output.ts'
 import { checkSettings, turnSettings } from './settings.ts'
 import type {
   Activity,
@@ -62,6 +63,8 @@ export class Run {
   /** By the monotonic clock. */
   readonly startedAt: number
   readonly host: RunHost
+  /** Null: no agent of that name is configured here (any more). */
+  readonly runner: Runner | null
   /** Made when the runner first looks at its signal: most never do. */
   #abort: AbortController | null = null
   readonly #limits: Limits
@@ -82,9 +85,10 @@ export class Run {
   #activities = 0
   #cancelTimer: () => void
 
-  constructor(host: RunHost, turn: Turn) {
+  constructor(host: RunHost, turn: Turn, runner: Runner | null) {
     const { clock, limits } = host.holder
     this.turn = turn
+    this.runner = runner
     this.host = host
     this.#limits = limits
     this.startedAt = clock.monotonic()
@@ -96,9 +100,9 @@ export class Run {
     })
   }
 
-  /** Null: no agent of that name is configured here (any more). */
-  start(runner: Runner | null): void {
-    if (runner !== null) return void this.#drive(runner)
+  /** Runs when `before` has settled, which never rejects. */
+  start(before: Promise<unknown> | null): void {
+    if (this.runner !== null) return void this.#drive(this.runner, before)
     const message = `no agent is called ${this.host.session.agent} here`
     this.#end({ state: 'failed', error: { code: 'agent_unknown', message }, reply: null })
   }
@@ -132,9 +136,10 @@ export class Run {
     return this.#abort.signal
   }
 
-  async #drive(runner: Runner): Promise<void> {
+  async #drive(runner: Runner, before: Promise<unknown> | null): Promise<void> {
     let iterator: ReturnType<Runner['run']> | null = null
     try {
+      if (before !== null) await before
       const message = this.#messageFor(runner, this.turn.input)
       const turn = message instanceof Promise ? await message : message
       if (this.#over) return
@@ -315,7 +320,8 @@ export class Run {
    * not say whether it has, some time after the turn's end, or when the session is released: then
    * all of `waiting` are called.
    */
-  steer(runner: Runner | null, input: Input, waiting: Set<GiveUp>): Promise<boolean> {
+  steer(input: Input, waiting: Set<GiveUp>): Promise<boolean> {
+    const { runner } = this
     if (this.#over || this.#stop !== null || runner?.steer === undefined) {
       return Promise.resolve(false)
     }
@@ -463,31 +469,6 @@ function runContext(run: Run): RunnerContext {
   }
   Object.defineProperty(context, RUN, { value: run })
   return Object.defineProperties(context as RunnerContext, CONTEXT_GETTERS)
-}
-
-/** A runner may be anybody's code: what it says is looked at before it is believed. */
-function checkOutput(output: RunnerOutput): void {
-  if (output?.type === 'activity') return
-  if (output?.type !== 'delta' && output?.type !== 'message') {
-    throw new TypeError('an agent may yield texts, deltas, messages and activities')
-  }
-  checkReply(output)
-}
-
-function checkReply<Said extends { readonly text: string }>(said: Said): Said {
-  if (typeof said?.text === 'string') return said
-  throw new TypeError('what an agent says must be a text, or an object with a text')
-}
-
-/** Throws if it cannot be written as JSON. */
-function dataChars(data: unknown): number {
-  return data === undefined ? 0 : (JSON.stringify(data)?.length ?? 0)
-}
-
-function checkBackend(backend: string): void {
-  const { backendCharsMax } = STATE_LIMITS
-  if (typeof backend === 'string' && backend !== '' && backend.length <= backendCharsMax) return
-  throw new TypeError(`a backend's session id must have 1 to ${backendCharsMax} characters`)
 }
 
 /** A failure as the log keeps it: a code and a sentence, never a stack. */

@@ -59,7 +59,7 @@ export class PrincipalUsage {
   /** The names of its counts among the nodes. */
   readonly #names: Partial<Record<QuotaName, string>> = {}
   /** What was made of it for callers, by what they were granted. */
-  readonly allowances = new WeakMap<Access, Allowance>()
+  allowances = new WeakMap<Access, Allowance>()
 
   constructor(principal: string, context: UsageContext) {
     this.#principal = principal
@@ -157,22 +157,28 @@ export class CountedTurns {
 /** What principals with limits use, on this node. */
 export class Usage implements CountSource {
   readonly #context: UsageContext
-  readonly #default: Quotas | null
-  readonly #configured: ReadonlyMap<string, Quotas>
+  #default: Quotas | null = null
+  #configured: ReadonlyMap<string, Quotas> = new Map()
   /** In the order in which they were first seen. */
   readonly #principals = new Map<string, PrincipalUsage>()
   /** Some principal has a limit of stored bytes: appends are counted. */
   #countsBytes = false
 
   constructor(context: UsageContext, options: QuotaOptions = {}) {
+    this.#context = context
+    this.configure(options)
+  }
+
+  /** From now on these limits count. What is used already stays. */
+  configure(options: QuotaOptions): void {
     checkQuotaOptions(options)
     const { default: byDefault = null, principals = {} } = options
-    this.#context = context
     this.#default = byDefault
     this.#configured = new Map(
       Object.entries(principals).map(([id, quotas]) => [id, { ...byDefault, ...quotas }]),
     )
-    if (byDefault !== null || this.#configured.size > 0) context.counts.add(this)
+    for (const usage of this.#principals.values()) usage.allowances = new WeakMap()
+    if (byDefault !== null || this.#configured.size > 0) this.#context.counts.add(this)
   }
 
   *counts(): Iterable<readonly [string, number]> {

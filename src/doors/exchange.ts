@@ -31,9 +31,9 @@ export type ServerContext = {
   readonly holdfast: Unbound
   /** What comes before every path of this server, as `/holdfast`; empty: nothing does. */
   readonly basePath: string
-  readonly bodyBytesMax: number
+  readonly bodyBytesMax: () => number
   /** What a body may have besides, where a turn's input may have images and files. */
-  readonly partsBytesMax: number
+  readonly partsBytesMax: () => number
   /** The room for bodies that are larger than usual. */
   readonly largeBodies: LargeBodies
   /** Between two signs of life on a stream that has nothing to say. */
@@ -154,8 +154,8 @@ export class Exchange {
     this.caller = caller
     this.search = search
     const { historyBytesMax = 0, takesParts = false } = route ?? {}
-    this.#usualBytesMax = context.bodyBytesMax + historyBytesMax
-    this.#bodyBytesMax = this.#usualBytesMax + (takesParts ? context.partsBytesMax : 0)
+    this.#usualBytesMax = context.bodyBytesMax() + historyBytesMax
+    this.#bodyBytesMax = this.#usualBytesMax + (takesParts ? context.partsBytesMax() : 0)
   }
 
   /** On behalf of the caller: what is done through it is recorded as the caller's. */

@@ -5,6 +5,7 @@
  * runner, each in the folder of its session.
  */
 import type { ChildProcess } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { access, chmod, constants, lchown, mkdir, writeFile } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { PassThrough, type Readable, type Writable } from 'node:stream'
@@ -329,6 +330,8 @@ function forkedMark(folder: string): string {
  */
 export class Workplace {
   readonly #options: WorkplaceOptions
+  /** Others may work in the same folder. */
+  readonly #id = randomUUID()
   readonly #wrapper: readonly string[]
   readonly #user: User | null
   readonly #cleared: Promise<unknown>
@@ -352,7 +355,7 @@ export class Workplace {
   start(args: readonly string[], folders: ChildFolders, startIn = folders.cwd): Child {
     const { command, folder, killGraceMs } = this.#options
     const env = this.environment(folders)
-    const mark = folder === undefined ? undefined : markOf(folder)
+    const mark = folder === undefined ? undefined : markOf(folder, this.#id)
     const wrapper = expandWrapper(this.#wrapper, folders)
     const isSandboxed = this.#options.isolation !== undefined
     const child = { command, args, wrapper, isSandboxed, user: this.#user, cwd: startIn, env, mark }
@@ -461,7 +464,7 @@ export class Workplace {
 
   /** Kills what the children have left running. */
   async close(): Promise<void> {
-    if (this.#options.folder !== undefined) await killOwn(this.#options.folder)
+    if (this.#options.folder !== undefined) await killOwn(this.#options.folder, this.#id)
   }
 
   /** The folder belongs to the user that the children run as. */

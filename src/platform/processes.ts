@@ -76,7 +76,7 @@ function isInheritable(fd: number): boolean {
   }
 }
 
-/** The variable that marks a child: `FOLDER:SERVER:CHILD`. */
+/** The variable that marks a child: `FOLDER:SERVER:STARTER.CHILD`. */
 export const MARK = 'HOLDFAST_CHILD'
 
 /** Identifies this process. */
@@ -112,9 +112,9 @@ export function folderName(session: string): string {
   return hash('sha256', session).slice(0, 32)
 }
 
-/** A mark for a new child that works below this folder. */
-export function markOf(folder: string): string {
-  return `${folderName(folder)}:${SERVER}:${randomUUID()}`
+/** A mark for a new child that works below this folder, and by which its starter finds it. */
+export function markOf(folder: string, starter: string): string {
+  return `${folderName(folder)}:${SERVER}:${starter}.${randomUUID()}`
 }
 
 /** Kills processes that servers on this folder left running when they ended. */
@@ -122,15 +122,18 @@ export function killOrphans(folder: string): Promise<number> {
   return killBelow(folder, (server) => server !== SERVER && !isRunning(server))
 }
 
-/** Kills processes that this server started in this folder. */
-export function killOwn(folder: string): Promise<number> {
-  return killBelow(folder, (server) => server === SERVER)
+/** Kills processes that one starter of this server started in this folder. */
+export function killOwn(folder: string, starter: string): Promise<number> {
+  return killBelow(folder, (server, child) => server === SERVER && child.startsWith(`${starter}.`))
 }
 
-function killBelow(folder: string, isMatch: (server: string) => boolean): Promise<number> {
+function killBelow(
+  folder: string,
+  isMatch: (server: string, child: string) => boolean,
+): Promise<number> {
   return killMarked((mark) => {
-    const [name, server = ''] = mark.split(':')
-    return name === folderName(folder) && isMatch(server)
+    const [name, server = '', child = ''] = mark.split(':')
+    return name === folderName(folder) && isMatch(server, child)
   })
 }
 

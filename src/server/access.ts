@@ -97,12 +97,12 @@ export class AccessPolicy {
   readonly #hosts: ReadonlySet<string>
   readonly #trustProxy: boolean
   /** The longest prefix first. */
-  readonly #sharedKeys: readonly SharedKeys[]
+  #sharedKeys: readonly SharedKeys[] = []
   readonly #clock: Clock
   /** Null: there are no other nodes. */
   readonly #seal: Seal | null
   /** By what a source said of a token and its holder, for sources that keep these objects. */
-  readonly #callers = new WeakMap<TokenAccess, { scopes: readonly Scope[]; caller: Caller }>()
+  #callers = new WeakMap<TokenAccess, { scopes: readonly Scope[]; caller: Caller }>()
   /** Connections that are counted as a client's, each with its address. */
   readonly #counted = new WeakMap<Socket, string>()
   /**
@@ -129,9 +129,7 @@ export class AccessPolicy {
     this.#clock = clock
     this.#seal = cluster?.seal ?? null
     this.#trustProxy = trustProxy
-    this.#sharedKeys = Object.entries(options.sharedKeys ?? {})
-      .map(([prefix, group]) => ({ prefix, group: groupId(group) }))
-      .toSorted((one, other) => other.prefix.length - one.prefix.length)
+    this.shareKeys(options.sharedKeys ?? {})
     const names = [...LOOPBACK_NAMES, urlHost(boundHost), ...allowHosts]
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
     this.origins = new Set(allowOrigins)
@@ -139,6 +137,14 @@ export class AccessPolicy {
     if (this.open) return
     const { revocationMs } = SERVER_LIMITS
     this.#revocationTimer = setInterval(() => this.#revoke(), revocationMs).unref()
+  }
+
+  /** From now on keys that begin so belong to a group, and no others. */
+  shareKeys(sharedKeys: Readonly<Record<string, string>>): void {
+    this.#sharedKeys = Object.entries(sharedKeys)
+      .map(([prefix, group]) => ({ prefix, group: groupId(group) }))
+      .toSorted((one, other) => other.prefix.length - one.prefix.length)
+    this.#callers = new WeakMap()
   }
 
   /**

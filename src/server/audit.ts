@@ -22,6 +22,7 @@ import {
 
 export const AUDITED: ReadonlySet<DiagnosticCode> = new Set([
   'client_refused',
+  'config_unusable',
   'limit_reached',
   'link_used',
   'listening',
@@ -91,15 +92,18 @@ export class Audit {
     this.#writeLater()
   }
 
-  /** Records what the server is configured with, and what of it differs from the last start. */
-  configured(configuration: Configuration): void {
-    this.#configured = this.#addConfigured(configuration).catch((error: unknown) => {
-      const facts = { reason: 'write', records: 1, error: messageOf(error) }
-      this.#node.diagnose('audit_failed', 'records of the audit were lost', facts)
-    })
+  /** Records what the server is configured with, and what of it differs from the last record. */
+  configured(configuration: Configuration, verb: 'has started' | 'runs on'): void {
+    const before = this.#configured ?? Promise.resolve()
+    this.#configured = before
+      .then(() => this.#addConfigured(configuration, verb))
+      .catch((error: unknown) => {
+        const facts = { reason: 'write', records: 1, error: messageOf(error) }
+        this.#node.diagnose('audit_failed', 'records of the audit were lost', facts)
+      })
   }
 
-  async #addConfigured({ settings, server = '' }: Configuration): Promise<void> {
+  async #addConfigured({ settings, server = '' }: Configuration, verb: string): Promise<void> {
     const { store, node, clock, entropy } = this.#node
     if (store.lastAudit === undefined) return
     const what = { code: 'configured', server }
@@ -109,7 +113,7 @@ export class Audit {
     const changed = before === null ? null : changedBetween(before, fingerprint)
     const compared = changed?.length === 0 ? 'the same configuration' : 'another configuration'
     const first = 'a configuration, for the first time'
-    const message = `the server has started with ${changed === null ? first : compared}`
+    const message = `the server ${verb} with ${changed === null ? first : compared}`
     const facts = {
       digest: digestOf(fingerprint),
       settings: Object.keys(fingerprint.digests).length,

@@ -42,6 +42,14 @@ export function changedBetween(before: Fingerprint, after: Fingerprint): readonl
   return [...paths].filter((path) => before.digests[path] !== after.digests[path]).toSorted()
 }
 
+/** The paths of the settings that two configurations differ in. */
+export function changedSettings(before: object, after: object): readonly string[] {
+  const known = new Map(leavesOf(before, '', 0))
+  const now = new Map(leavesOf(after, '', 0))
+  const paths = new Set([...known.keys(), ...now.keys()])
+  return [...paths].filter((path) => known.get(path) !== now.get(path)).toSorted()
+}
+
 /** The same for the same settings. It says no more than the digests that it is made of. */
 export function digestOf({ salt, digests }: Fingerprint): string {
   const sorted = Object.keys(digests).toSorted()

@@ -91,6 +91,11 @@ export type CloseOptions = {
   readonly closeHoldfast?: boolean
 }
 
+/** What can be changed while it runs. */
+export type ServerReconfiguration = Required<
+  Pick<HandlerOptions, 'sharedKeys' | 'browsers' | 'webhooks' | 'configuration'>
+>
+
 type RequestEnds = { readonly request: IncomingMessage; readonly response: ServerResponse }
 
 export class RequestHandler {
@@ -106,6 +111,7 @@ export class RequestHandler {
   readonly #context: ServerContext
   readonly #router: Router
   readonly #hub: Hub
+  readonly #pool: BrowserPool
   readonly #forwarder: Forwarder | null
   readonly #diagnose: Diagnose
   readonly #recorder: Recorder
@@ -127,7 +133,7 @@ export class RequestHandler {
     this.#diagnose = diagnose
     this.#options = options
     // First, since it checks its options, and nothing has to be closed yet.
-    const pool = browserPool(holdfast, options)
+    const pool = (this.#pool = browserPool(holdfast, options))
     this.#webhooks = newWebhooks(holdfast, options)
     const seal = cluster === undefined ? null : new Seal(cluster.secret, () => clock.now())
     this.access = new AccessPolicy(
@@ -146,9 +152,9 @@ export class RequestHandler {
     this.#context = {
       holdfast,
       basePath,
-      bodyBytesMax: limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra,
+      bodyBytesMax: () => limits.inputBytesMax + SERVER_LIMITS.bodyBytesExtra,
       // As base64, which pads each to four characters.
-      partsBytesMax: Math.ceil(limits.partsBytesMax / 3) * 4 + limits.partsMax * 4,
+      partsBytesMax: () => Math.ceil(limits.partsBytesMax / 3) * 4 + limits.partsMax * 4,
       largeBodies: new LargeBodies(SERVER_LIMITS.largeBodiesBytesMax),
       heartbeatMs,
       answered: new Map(),
@@ -219,9 +225,22 @@ export class RequestHandler {
     })
   }
 
+  /** Checks a new configuration, and throws; the returned function puts it in force. */
+  prepare(options: ServerReconfiguration): () => void {
+    const { sharedKeys, browsers, webhooks, configuration } = options
+    const applyEgress = this.#pool.prepare(browsers)
+    const applyWebhooks = this.#webhooks.prepare(webhooks)
+    return () => {
+      applyEgress()
+      applyWebhooks()
+      this.access.shareKeys(sharedKeys)
+      this.#audit.configured(configuration, 'runs on')
+    }
+  }
+
   start(): void {
     const { configuration } = this.#options
-    if (configuration !== undefined) this.#audit.configured(configuration)
+    if (configuration !== undefined) this.#audit.configured(configuration, 'has started')
     this.#recorder.start()
     this.#webhooks.start()
     const check = async (): Promise<void> => {

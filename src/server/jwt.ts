@@ -8,6 +8,7 @@
  * 3. Only signatures with a public key are accepted, never `none` or one with a shared secret.
  * 4. Of an issuer that is not configured, and with anything else, the other tokens decide.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { calculateJwkThumbprint, decodeJwt, errors, jwtVerify, type JWTPayload } from 'jose'
 import {
   diagnoseTo,
@@ -21,7 +22,7 @@ import { groupId, SCOPES, withIncluded, type Access, type Scope } from '../core/
 import { checkJwtIssuers, CLOCK_SKEW_MS, JWT_ALGORITHMS, type JwtIssuer } from '../schema/jwt.ts'
 import { IssuerKeys } from './jwks.ts'
 import { JWT_LIMITS, type JwtLimits } from './limits.ts'
-import { tokenSha256, type TokenAccess, type TokenSource } from './tokens.ts'
+import { hasSeveralPrincipals, tokenSha256, type TokenAccess, type TokenSource } from './tokens.ts'
 
 export type JwtOptions = {
   /** Tokens besides those of the issuers, for example of a file. They are closed with these. */
@@ -40,6 +41,7 @@ type VerifiedToken = {
   readonly thumbprint: string
   /** Milliseconds since 1970, with the clock skew. */
   readonly expiresAt: number
+  readonly payload: JWTPayload
   readonly access: JwtAccess
 }
 
@@ -55,7 +57,7 @@ export function openJwtTokens(
 }
 
 export class JwtTokens implements TokenSource {
-  readonly #issuers: ReadonlyMap<string, Issuer>
+  #issuers: ReadonlyMap<string, Issuer> = new Map()
   readonly #others: TokenSource | null
   readonly #limits: JwtLimits
   readonly #diagnose: Diagnose
@@ -74,11 +76,35 @@ export class JwtTokens implements TokenSource {
     this.#others = others
     this.#limits = limits
     this.#diagnose = diagnose
+    this.replaceIssuers(issuers)
+  }
+
+  /**
+   * From now on these count. Keys that were read stay, and so do tokens that were verified as far
+   * as they are good under the new options; those of an issuer that is gone end.
+   */
+  replaceIssuers(issuers: readonly JwtIssuer[]): void {
+    const before = this.#issuers
     this.#issuers = new Map(
       issuers.map((options) => {
-        return [options.issuer, { options, keys: new IssuerKeys(options, limits, diagnose) }]
+        const known = before.get(options.issuer)
+        const isSame = known?.options.jwks === options.jwks
+        const keys = isSame ? known?.keys : undefined
+        return [
+          options.issuer,
+          { options, keys: keys ?? new IssuerKeys(options, this.#limits, this.#diagnose) },
+        ]
       }),
     )
+    const now = new Set([...this.#issuers.values()].map(({ keys }) => keys))
+    for (const { keys } of before.values()) if (!now.has(keys)) keys.close()
+    for (const [digest, verified] of this.#verified) {
+      const { issuer } = verified.access.by
+      const kept = keptUnder(verified, before.get(issuer), this.#issuers.get(issuer))
+      if (kept === null) this.#verified.delete(digest)
+      else this.#verified.set(digest, kept)
+    }
+    this.#revision += 1
   }
 
   prepare(token: string, now: number): Promise<void> | null {
@@ -117,6 +143,15 @@ export class JwtTokens implements TokenSource {
     if (seen !== this.#seen || isBlind) this.#revision += 1
     this.#seen = seen
     return this.#revision
+  }
+
+  reportTo(listener: DiagnosticListener): void {
+    this.#others?.reportTo?.(listener)
+  }
+
+  /** Those of an issuer may be any number. */
+  hasSeveralPrincipals(): boolean {
+    return this.#issuers.size > 0 || hasSeveralPrincipals(this.#others)
   }
 
   close(): void {
@@ -161,6 +196,7 @@ export class JwtTokens implements TokenSource {
         keys,
         thumbprint: await calculateJwkThumbprint(key),
         expiresAt: exp * 1_000 + clockSkewMs,
+        payload,
         access: accessFrom(payload, options),
       })
     } catch (error) {
@@ -175,6 +211,26 @@ export class JwtTokens implements TokenSource {
     if (this.#verified.size <= this.#limits.verifiedMax) return
     const [oldest = ''] = this.#verified.keys()
     this.#verified.delete(oldest)
+  }
+}
+
+/** The same token under new options of its issuer; null: it has to be verified again. */
+function keptUnder(
+  verified: VerifiedToken,
+  before: Issuer | undefined,
+  now: Issuer | undefined,
+): VerifiedToken | null {
+  if (before === undefined || now === undefined || now.keys !== verified.keys) return null
+  if (isDeepStrictEqual(before.options, now.options)) return verified
+  const signed = ({ audience, algorithms, clockSkewMs }: JwtIssuer) => {
+    return { audience, algorithms, clockSkewMs }
+  }
+  if (!isDeepStrictEqual(signed(before.options), signed(now.options))) return null
+  try {
+    return { ...verified, access: accessFrom(verified.payload, now.options) }
+  } catch {
+    // A claim that cannot be used: verifying it again reports that.
+    return null
   }
 }
 

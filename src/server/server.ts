@@ -6,7 +6,12 @@ import type { Duplex } from 'node:stream'
 import { invalid, type Holdfast } from '../core/index.ts'
 import type { CdpCounts } from '../doors/cdp/door.ts'
 import { urlHost } from './access.ts'
-import { RequestHandler, type CloseOptions, type HandlerOptions } from './handler.ts'
+import {
+  RequestHandler,
+  type CloseOptions,
+  type HandlerOptions,
+  type ServerReconfiguration,
+} from './handler.ts'
 import { newHttpServer } from './http-server.ts'
 import { descriptorLimit, SERVER_LIMITS } from './limits.ts'
 
@@ -45,6 +50,14 @@ export class HoldfastServer {
     const { serve, upgrade, access, connections } = this.#handler
     const { diagnose } = holdfast.authority
     this.#server = newHttpServer({ door: 'http', serve, upgrade, access, diagnose, connections })
+  }
+
+  /**
+   * Checks a new configuration, and throws if it cannot be used. The returned function puts it in
+   * force for what comes next.
+   */
+  prepare(options: ServerReconfiguration): () => void {
+    return this.#handler.prepare(options)
   }
 
   /** Serves one browser on a port of its own too, just where Chrome would have it. */

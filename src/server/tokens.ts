@@ -337,6 +337,12 @@ export class TokenFile extends TokenList implements TokenSource {
     clearInterval(this.#check)
   }
 
+  /** Reads it now, if it has changed: its writer is done. */
+  async readAgain(): Promise<void> {
+    this.#seen = await stampOf(this.#path)
+    await this.#refresh()
+  }
+
   async #refresh(): Promise<void> {
     const stamp = await stampOf(this.#path)
     // Its writer may not be done with a version that was not there at the last look.
@@ -379,7 +385,7 @@ function changesBetween(before: readonly TokenEntry[], after: readonly TokenEntr
 }
 
 /** Differs between any two versions of a file; null if there is none. */
-async function stampOf(path: string): Promise<string | null> {
+export async function stampOf(path: string): Promise<string | null> {
   try {
     const { ino, size, mtimeNs, ctimeNs } = await stat(path, { bigint: true })
     return [ino, size, mtimeNs, ctimeNs].join(' ')

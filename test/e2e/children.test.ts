@@ -56,7 +56,7 @@ const FAMILY = `
     "const far = spawn('sleep', ['600'], { detached: true, stdio: 'ignore' }); console.log(far.pid);" +
     "setInterval(() => {}, 1000)"
   const child = new Child({ command: process.execPath, args: ['-e', leave],
-    env: childEnvironment({}), mark: markOf(process.argv[1]) })
+    env: childEnvironment({}), mark: markOf(process.argv[1], 'test') })
   const [far] = await new Promise((resolve) => child.stdout.once('data', (text) => resolve([text])))
   console.log(String(far).trim())
   process.stdin.once('data', async () => {

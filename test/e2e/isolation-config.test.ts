@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { openHoldfast } from '../../src/open.ts'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { checkConfig, openAgents } from '../../src/config/index.ts'
+import { checkConfig, openAgents, runnersOf } from '../../src/config/index.ts'
 import { sandboxed } from '../support/isolation.ts'
 
 const AGENT = fileURLToPath(new URL('../support/acp-agent.mjs', import.meta.url))
@@ -25,7 +25,7 @@ async function open(agents: Record<string, unknown>) {
   const places = { folder: join(folder, 'data', 'agents'), hidden: [join(folder, 'data')] }
   return openHoldfast({
     store: 'memory:',
-    agents: await openAgents(config, { ...places, names: [] }),
+    agents: runnersOf(await openAgents(config, { ...places, names: [] })),
   })
 }
 

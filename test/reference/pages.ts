@@ -2,7 +2,7 @@
 import type { TObject, TSchema } from '@sinclair/typebox'
 import { ACP_METHODS } from '../../src/doors/acp/methods.ts'
 import { OpeningMeta } from '../../src/doors/acp/schemas.ts'
-import { AGENT_FIELDS, BrowserSettings, CONFIG_SCHEMA } from '../../src/config/schema.ts'
+import { AGENT_FIELDS, BrowserSettings, CONFIG_SCHEMA, RELOADING } from '../../src/config/schema.ts'
 import { CreateParams, REFUSED_FIELDS } from '../../src/doors/copilot/creation.ts'
 import { COPILOT_EVENTS } from '../../src/doors/copilot/event-table.ts'
 import { METHODS } from '../../src/doors/copilot/methods.ts'
@@ -52,10 +52,11 @@ export function configSchema(): string {
 /** The page with its tables made anew; their columns are not aligned. */
 export function withTables(page: string, tables = TABLES): string {
   return page.replace(
-    /(<!-- (fields|frames|methods|metrics|copilot): (\w+) -->\n\n)(\|.*\n)*/g,
+    /(<!-- (fields|frames|methods|metrics|copilot|reloading): (\w+) -->\n\n)(\|.*\n)*/g,
     (_, comment: string, kind: string, name: string) => {
       if (kind === 'frames') return `${comment}${frameTable()}`
       if (kind === 'methods') return `${comment}${methodTable()}`
+      if (kind === 'reloading') return `${comment}${reloadingTable()}`
       if (kind === 'metrics') return `${comment}${metricTable()}`
       if (kind === 'copilot') return `${comment}${copilotTable(name)}`
       const schema = tables[name]
@@ -85,6 +86,16 @@ function methodTable(): string {
     return [`\`${method}\``, caller, isSupported ? 'yes' : 'no', meaning]
   })
   return [['Method', 'Called by', 'Supported', 'Meaning'], ['---', '---', '---', '---'], ...rows]
+    .map((row) => `| ${row.join(' | ')} |\n`)
+    .join('')
+}
+
+/** What a running server makes of each setting that has changed. */
+function reloadingTable(): string {
+  const rows = Object.entries(RELOADING)
+    .filter(([name]) => name !== '$schema')
+    .map(([name, effect]) => [`\`${name}\``, effect])
+  return [['Setting', 'Takes effect'], ['---', '---'], ...rows]
     .map((row) => `| ${row.join(' | ')} |\n`)
     .join('')
 }

@@ -2,6 +2,7 @@
  * The webhooks of a server. Each has its own position and its own pace; one node of those that
  * share a store delivers it, and another goes on when that is gone.
  */
+import { isDeepStrictEqual } from 'node:util'
 import { HoldfastError, invalid, messageOf, type Authority, type Limits } from '../../core/index.ts'
 import { limitsFrom } from '../../core/limits.ts'
 import { HostResolver, type ResolverOptions } from '../../platform/resolver.ts'
@@ -22,7 +23,7 @@ export type WebhooksOptions = {
 
 export class Webhooks {
   readonly #context: WebhookContext
-  readonly #webhooks: ReadonlyMap<string, Webhook>
+  #webhooks: ReadonlyMap<string, Webhook>
   #timer: NodeJS.Timeout | undefined
   #looking: Promise<void> | null = null
   #isClosed = false
@@ -30,20 +31,47 @@ export class Webhooks {
   /** Throws `invalid_field` for webhooks that cannot be delivered. */
   constructor(authority: Authority, options: WebhooksOptions) {
     const { webhooks, limits = {}, resolver = {} } = options
-    if (webhooks.length > 0 && authority.store.holdWebhook === undefined) {
-      throw invalid('webhooks', 'need a store that keeps where they stand')
-    }
     this.#context = {
       authority,
       resolver: new HostResolver(resolver),
       limits: fitting(limitsFrom(WEBHOOK_LIMITS, limits, 'webhookLimits'), authority.limits),
       redact: (text) => withoutSecrets(redact(text, ownEnvironment())),
     }
-    const opened = checkWebhooks(webhooks).map(
-      (webhook, index) =>
-        [webhook.name, new Webhook(webhook, this.#context, `webhooks.${index}`)] as const,
-    )
-    this.#webhooks = new Map(opened)
+    this.#webhooks = this.#open(webhooks, new Map())
+  }
+
+  /** Those that are the same stay as they are. */
+  #open(
+    webhooks: readonly WebhookOptions[],
+    before: ReadonlyMap<string, Webhook>,
+  ): ReadonlyMap<string, Webhook> {
+    if (webhooks.length > 0 && this.#context.authority.store.holdWebhook === undefined) {
+      throw invalid('webhooks', 'need a store that keeps where they stand')
+    }
+    const opened = checkWebhooks(webhooks).map((options, index) => {
+      const known = before.get(options.name)
+      const isSame = known !== undefined && isDeepStrictEqual(known.options, options)
+      const webhook = isSame ? known : new Webhook(options, this.#context, `webhooks.${index}`)
+      return [options.name, webhook] as const
+    })
+    return new Map(opened)
+  }
+
+  /**
+   * Checks other webhooks, and throws; the returned function has those delivered from now on. One
+   * that has changed goes on where it stands, when the former one has ended.
+   */
+  prepare(webhooks: readonly WebhookOptions[]): () => void {
+    const next = this.#open(webhooks, this.#webhooks)
+    return () => {
+      const kept = new Set(next.values())
+      const gone = this.all.filter((webhook) => !kept.has(webhook))
+      this.#webhooks = next
+      this.#lookAfter(async () => {
+        await Promise.all(gone.map((webhook) => webhook.release()))
+      })
+      this.start()
+    }
   }
 
   get all(): readonly Webhook[] {
@@ -52,7 +80,7 @@ export class Webhooks {
 
   start(): void {
     if (this.#webhooks.size === 0) return
-    this.#timer = setInterval(() => this.#lookNow(), this.#context.limits.lookMs).unref()
+    this.#timer ??= setInterval(() => this.#lookNow(), this.#context.limits.lookMs).unref()
     this.#lookNow()
   }
 
@@ -67,7 +95,19 @@ export class Webhooks {
   }
 
   #lookNow(): void {
-    this.#looking ??= this.#look().finally(() => (this.#looking = null))
+    if (this.#looking === null) this.#lookAfter(async () => undefined)
+  }
+
+  /** One at a time. */
+  #lookAfter(work: () => Promise<void>): void {
+    const before = this.#looking ?? Promise.resolve()
+    const looking = before
+      .then(work)
+      .then(() => this.#look())
+      .finally(() => {
+        if (this.#looking === looking) this.#looking = null
+      })
+    this.#looking = looking
   }
 
   /** Takes what no node delivers, and renews what this one does. */
@@ -109,6 +149,7 @@ export class Webhooks {
 
   /** A paused one goes on where it stands; one that waits to be tried again is tried now. */
   async resume(name: string): Promise<void> {
+    await this.#looking
     const webhook = this.#find(name)
     if (webhook.state === null) await webhook.hold(true)
     else webhook.retryNow()
