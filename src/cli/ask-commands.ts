@@ -172,7 +172,7 @@ export const grants = defineCommand({
   summary:
     'Lists what people have always allowed the agent of a session, or takes some of it back.',
   flags: {
-    revoke: repeated('GRANT', 'take this back instead, by its id or label; may be repeated'),
+    revoke: repeated('GRANT', 'take this back instead, by its id or label'),
     json: toggle('one JSON object per line, for programs'),
     ...REMOTE_FLAGS,
   },
