@@ -12,9 +12,14 @@ export async function* readLines(
   let rest = ''
   for await (const chunk of chunks) {
     const text = typeof chunk === 'string' ? chunk : decoder.decode(chunk, { stream: true })
-    const lines = (rest + text).split(/\r\n|\n|\r(?!$)/)
-    rest = lines.pop() ?? ''
-    yield* lines
+    const before = rest
+    rest += text
+    // A long line is not searched again with each of its parts.
+    if (/[\r\n]/.test(text) || before.endsWith('\r')) {
+      const lines = rest.split(/\r\n|\n|\r(?!$)/)
+      rest = lines.pop() ?? ''
+      yield* lines
+    }
     if (rest.length > charsMax)
       throw new Error(`a line of more than ${charsMax} characters was sent`)
   }

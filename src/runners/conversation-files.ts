@@ -14,10 +14,11 @@ import type {
 } from '../core/index.ts'
 import { openWithin } from '../platform/agent-files.ts'
 import type { Workplace } from '../platform/child.ts'
+import { readLines } from '../platform/text.ts'
 import { folderOf } from './agent-settings.ts'
 import { claudeMessages } from './claude/transcript.ts'
 import { codexMessages } from './codex/rollout.ts'
-import type { JsonObject } from './json.ts'
+import { parsedLine, type JsonObject } from './json.ts'
 import type { LoggedMessage } from './logged-message.ts'
 
 type Environment = Readonly<Record<string, string>>
@@ -105,6 +106,16 @@ export async function openLog(
     if (error.code === 'ENOENT' || error.code === 'ELOOP') return null
     throw error
   })
+}
+
+/** The lines of a part of such a file. */
+export async function* linesOf(
+  file: FileHandle,
+  range: { readonly start: number; readonly end: number },
+): AsyncGenerator<JsonObject> {
+  // Not by the file's own `readLines`: on Node 24 that takes U+2028 in a text for the end of a line.
+  const stream = file.createReadStream({ ...range, autoClose: false })
+  for await (const line of readLines(stream, Number.POSITIVE_INFINITY)) yield parsedLine(line)
 }
 
 /** How a person continues a session in the agent's own program; null if it would not find it. */

@@ -43,9 +43,10 @@ describe('the file of a conversation', () => {
     await writeFile(log, line('a', 'before'))
     const { position, messages } = await adopted()
     expect(messages).toMatchObject([{ text: 'before' }])
-    await appendFile(log, line('b', 'ours') + line('c', 'elsewhere'))
+    const text = 'elsewhere,\u2028on Node 24 too'
+    await appendFile(log, line('b', 'ours') + line('c', text))
     const { bytes } = position as { bytes: number }
-    expect(await since(bytes, ['b'])).toEqual([{ role: 'user', text: 'elsewhere', at: 0 }])
+    expect(await since(bytes, ['b'])).toEqual([{ role: 'user', text, at: 0 }])
     expect(await findForked(backend, '"uuid":"c"', env)).toBe(log)
   })
 

@@ -13,8 +13,8 @@ import {
   type RunnerOutput,
 } from '../core/index.ts'
 import type { Workplace } from '../platform/child.ts'
-import { findLog, openLog, type ConversationFiles } from './conversation-files.ts'
-import { asList, asObject, parsedLine } from './json.ts'
+import { findLog, linesOf, openLog, type ConversationFiles } from './conversation-files.ts'
+import { asList, asObject } from './json.ts'
 import type { LoggedMessage } from './logged-message.ts'
 import { activity } from './outbox.ts'
 
@@ -122,8 +122,8 @@ export class OutsideMessages {
   ): Promise<readonly EarlierMessage[]> {
     const others: EarlierMessage[] = []
     let isOther = false
-    for await (const line of file.readLines(range)) {
-      for (const message of this.#files?.messagesIn(parsedLine(line)) ?? []) {
+    for await (const line of linesOf(file, range)) {
+      for (const message of this.#files?.messagesIn(line) ?? []) {
         if (message.role === 'user') isOther = !isOurs(message)
         const { role, text, at } = message
         if (isOther) others.push({ role, text, at })

@@ -18,11 +18,20 @@ export function claudeMessages(line: JsonObject): readonly LoggedMessage[] {
   return [{ id: asText(uuid), role, text, at: Date.parse(asText(timestamp)) || 0 }]
 }
 
+/** What is kept of a line: its messages, and the line before it. */
+type Kept = { readonly parent: unknown; readonly messages: readonly LoggedMessage[] }
+
 /** The conversation as Claude Code remembers it, and the folder that it was in last. */
-export function claudeConversation(lines: readonly JsonObject[]) {
-  const last = lines.findLast(isSaid)
-  const said = last === undefined ? [] : chainTo(last, lines)
-  return { messages: said.flatMap(claudeMessages), cwd: asText(last?.['cwd']) }
+export async function claudeConversation(lines: AsyncIterable<JsonObject>) {
+  const byId = new Map<unknown, Kept>()
+  let [last, cwd]: [unknown, string] = [undefined, '']
+  for await (const line of lines) {
+    const { uuid, parentUuid: parent } = line
+    if (typeof uuid !== 'string') continue
+    byId.set(uuid, { parent, messages: claudeMessages(line) })
+    if (isSaid(line)) [last, cwd] = [uuid, asText(line['cwd'])]
+  }
+  return { messages: chainTo(last, byId), cwd }
 }
 
 function isSaid({ type, isSidechain }: JsonObject): boolean {
@@ -30,13 +39,13 @@ function isSaid({ type, isSidechain }: JsonObject): boolean {
 }
 
 /** Each line names the one before it: those of the last one are the conversation. */
-function chainTo(last: JsonObject, lines: readonly JsonObject[]): readonly JsonObject[] {
-  const byId = new Map(lines.map((line) => [line['uuid'], line]))
-  const chain: JsonObject[] = []
-  for (let line: JsonObject | undefined = last; line !== undefined;) {
-    chain.push(line)
-    byId.delete(line['uuid'])
-    line = byId.get(line['parentUuid'])
+function chainTo(last: unknown, byId: Map<unknown, Kept>): readonly LoggedMessage[] {
+  const chain: (readonly LoggedMessage[])[] = []
+  let id = last
+  for (let line = byId.get(id); line !== undefined; line = byId.get(id)) {
+    chain.push(line.messages)
+    byId.delete(id)
+    id = line.parent
   }
-  return chain.toReversed()
+  return chain.toReversed().flat()
 }

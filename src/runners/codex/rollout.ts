@@ -12,11 +12,15 @@ export function codexMessages({ type, payload, timestamp }: JsonObject): readonl
 }
 
 /** The conversation, and the folder that it was in last. */
-export function codexConversation(lines: readonly JsonObject[]) {
-  const folders = lines
-    .filter(({ type }) => type === 'session_meta' || type === 'turn_context')
-    .map(({ payload }) => asText(asObject(payload)['cwd']))
-  return { messages: lines.flatMap(codexMessages), cwd: folders.at(-1) ?? '' }
+export async function codexConversation(lines: AsyncIterable<JsonObject>) {
+  const messages: LoggedMessage[] = []
+  let cwd = ''
+  for await (const line of lines) {
+    const { type, payload } = line
+    if (type === 'session_meta' || type === 'turn_context') cwd = asText(asObject(payload)['cwd'])
+    messages.push(...codexMessages(line))
+  }
+  return { messages, cwd }
 }
 
 function messageOf({
