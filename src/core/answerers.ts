@@ -63,6 +63,15 @@ export function isFollowed(
   return label === undefined || asked.labels[label.name] === label.value
 }
 
+function answers(follower: AnsweringFollower, session: AskedSession, kind: string): boolean {
+  return (
+    follower.answers.includes(kind) &&
+    (follower.kind === undefined || follower.kind === kind) &&
+    isFollowed(follower, session) &&
+    scopesOn({ by: LOCAL, access: follower.access }, session).includes('answer')
+  )
+}
+
 /** The node that this is a part of. */
 type AnswerersContext = Pick<CoreContext, 'store' | 'clock' | 'limits' | 'diagnose'> & {
   readonly node: string
@@ -74,7 +83,8 @@ type AnswerersContext = Pick<CoreContext, 'store' | 'clock' | 'limits' | 'diagno
 
 export class Answerers {
   readonly #context: AnswerersContext
-  readonly #here = new Set<AnsweringFollower>()
+  /** By what they say as JSON: those that say the same are one. */
+  readonly #here = new Map<string, { readonly follower: AnsweringFollower; count: number }>()
   /** Those of other nodes, as they were at the last read. */
   #there: readonly AnsweringFollower[] = []
   /** How to cancel the timers: of grace times, of the next read, of the next announcement. */
@@ -91,38 +101,45 @@ export class Answerers {
   /** Whether some follower counts as a client to ask for this kind in this session. */
   counts(session: AskedSession, kind: string): boolean {
     if (this.#here.size === 0 && this.#there.length === 0) return false
-    return [...this.#here, ...this.#there].some(
-      (follower) =>
-        follower.answers.includes(kind) &&
-        (follower.kind === undefined || follower.kind === kind) &&
-        isFollowed(follower, session) &&
-        scopesOn({ by: LOCAL, access: follower.access }, session).includes('answer'),
-    )
+    for (const { follower } of this.#here.values()) {
+      if (answers(follower, session, kind)) return true
+    }
+    return this.#there.some((follower) => answers(follower, session, kind))
   }
 
   /** Throws `too_many` if its principal has so many that all nodes would have to know of. */
   assertRoom(follower: AnsweringFollower): void {
     const { principal } = follower.access ?? {}
-    if (principal === undefined) return
-    const own = [...this.#here].filter(({ access }) => access?.principal === principal)
-    const distinct = new Set([...own, follower].map((one) => JSON.stringify(one)))
-    if ([...distinct].join('').length <= STATE_LIMITS.answererCharsMax) return
+    const said = JSON.stringify(follower)
+    if (principal === undefined || this.#here.has(said)) return
+    let chars = said.length
+    for (const [other, { follower: known }] of this.#here) {
+      if (known.access?.principal === principal) chars += other.length
+    }
+    if (chars <= STATE_LIMITS.answererCharsMax) return
     const message = 'too many different followers answer on behalf of this principal'
     throw new HoldfastError('too_many', message)
   }
 
   /** Resolves once the other nodes can know of it, with the function that says that it is gone. */
   async join(follower: AnsweringFollower): Promise<() => void> {
-    this.#here.add(follower)
-    if (this.#isAnnouncing) await this.#announce()
-    else await this.#keepAnnouncing()
-    return () => {
-      this.#after(this.#context.limits.answerGraceMs, () => {
-        this.#here.delete(follower)
-        void this.#announce()
-        this.#context.answererLeft()
-      })
-    }
+    const said = JSON.stringify(follower)
+    const same = this.#here.get(said)
+    if (same === undefined) this.#here.set(said, { follower, count: 1 })
+    else same.count += 1
+    if (!this.#isAnnouncing) await this.#keepAnnouncing()
+    else await (same === undefined ? this.#announce() : this.#announced)
+    return () => this.#after(this.#context.limits.answerGraceMs, () => this.#leave(said))
+  }
+
+  #leave(said: string): void {
+    const known = this.#here.get(said)
+    if (known === undefined) return
+    known.count -= 1
+    if (known.count > 0) return
+    this.#here.delete(said)
+    void this.#announce()
+    this.#context.answererLeft()
   }
 
   /**
@@ -176,11 +193,9 @@ export class Answerers {
 
   async #announceNow(): Promise<void> {
     const { store, node, limits } = this.#context
-    // Followers of one principal with the same filter are one.
-    const distinct = new Set(Array.from(this.#here, (follower) => JSON.stringify(follower)))
     const ms = limits.answerGraceMs + 2 * RENEW_MS
     try {
-      await store.cluster?.announceAnswerers(node, `[${[...distinct].join()}]`, ms)
+      await store.cluster?.announceAnswerers(node, `[${[...this.#here.keys()].join()}]`, ms)
     } catch (error) {
       this.#report(error)
     }
