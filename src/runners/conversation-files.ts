@@ -113,7 +113,7 @@ export async function* linesOf(
   file: FileHandle,
   range: { readonly start: number; readonly end: number },
 ): AsyncGenerator<JsonObject> {
-  // Not by the file's own `readLines`: on Node 24 that takes U+2028 in a text for the end of a line.
+  // Not by the file's own `readLines`: on Node 24 a line ends there at U+2028 in a text too.
   const stream = file.createReadStream({ ...range, autoClose: false })
   for await (const line of readLines(stream, Number.POSITIVE_INFINITY)) yield parsedLine(line)
 }
