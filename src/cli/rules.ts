@@ -54,9 +54,12 @@ function detailOf({ path, ...fields }: Given): AskDetail {
   return { ...Object.fromEntries(given), ...(path.length === 0 ? {} : { paths: path }) }
 }
 
-function outcomeWords({ decision, rule }: ReturnType<Rules['decide']>): string {
+function outcomeWords({ decision, rule, answeredBy, people }: ReturnType<Rules['decide']>) {
   if (decision === 'ask') {
-    return rule === null ? 'ask: people are asked, no rule matches' : `ask: by the rule "${rule}"`
+    if (rule === null) return 'ask: people are asked, no rule matches'
+    const whose = answeredBy === null ? '' : `; answered by: ${answeredBy}`
+    const many = people === null || people === 1 ? '' : `; ${people} people have to allow it`
+    return `ask: by the rule "${rule}"${whose}${many}`
   }
   return `${decision}: by the rule "${rule}"`
 }

@@ -164,6 +164,18 @@ export function assertHas(caller: Caller, session: Owned, scopes: readonly Scope
   throw new HoldfastError('forbidden', `what was shown is not good for ${missing} itself`)
 }
 
+/** What a caller is to a session besides what it may do with it. */
+export function standingOf({ access }: Caller, { principal, shares }: Owned) {
+  if (access === null) return { isOwner: true, isMember: true }
+  // The bearer of a link is no principal.
+  const ids = access.session === undefined ? [access.principal, ...access.groups] : []
+  const isOwner = ids.includes(principal)
+  const isShared = shares.some((share) => {
+    return ids.includes(share.with) && share.scopes.includes('answer')
+  })
+  return { isOwner, isMember: isOwner || isShared }
+}
+
 /** Throws as if there were no such session, if the caller may not see it any more. */
 export function assertVisible(caller: Caller, session: Owned): readonly Scope[] {
   const scopes = scopesOn(caller, session)

@@ -4,8 +4,19 @@ import { HoldfastError } from './errors.ts'
 import type { AskEvent, Draft } from './events.ts'
 import { newGrants } from './grants.ts'
 import { STATE_LIMITS } from './limits.ts'
-import { optionFor } from './rules.ts'
-import type { Ask, AskOutcome, Attachment, Folding, Grant, Ruling, Session } from './state.ts'
+import { meaningOf, optionFor } from './rules.ts'
+import type {
+  AnsweredBy,
+  Approval,
+  Ask,
+  AskOutcome,
+  Attachment,
+  Folding,
+  Grant,
+  Principal,
+  Ruling,
+  Session,
+} from './state.ts'
 
 export function decideAsk(session: Session, command: AskCommand, moment: Moment): readonly Draft[] {
   switch (command.type) {
@@ -75,13 +86,17 @@ function ruledOutcome(
 
 function answerAsk(
   session: Session,
-  { ask: id, answer, by, attachment, mayEdit = false }: AskCommand & { type: 'answer' },
+  { ask: id, answer, by, attachment, mayEdit = false, standing }: AskCommand & { type: 'answer' },
 ): readonly Draft[] {
   const ask = session.asks.find((open) => open.id === id)
   if (ask === undefined) throw settledOrUnknown(session, id)
+  assertTaken(session, ask, { attachment, standing })
   checkAnswer(ask, answer)
   if (ask.options !== null && chosen(answer).input !== undefined && !mayEdit) {
     throw new HoldfastError('forbidden', 'to answer with edited arguments needs the scope edit')
+  }
+  if (isOneOfSeveral(ask, { answer, by })) {
+    return [{ type: 'ask.approved', ask: id, turn: ask.turn, answer, by }]
   }
   const via = attachment === null ? {} : { attachment }
   const grants = newGrants(session, chosenGrants(ask, answer))
@@ -89,6 +104,46 @@ function answerAsk(
     settled(ask, { outcome: 'answered', answer, by, ...via }),
     ...(grants.length === 0 ? [] : [{ type: 'session.granted', ask: id, grants, by } as const]),
   ]
+}
+
+/** Throws unless a rule lets the one who answers do so. */
+function assertTaken(
+  { attachments }: Session,
+  { answeredBy = 'any', rule = '' }: Ask,
+  { attachment, standing }: Pick<AskCommand & { type: 'answer' }, 'attachment' | 'standing'>,
+): void {
+  const isTaken: Readonly<Record<AnsweredBy, () => boolean>> = {
+    driver: () => attachments.some(({ id, role }) => id === attachment && role === 'driver'),
+    owner: () => standing?.isOwner === true,
+    group: () => standing?.isMember === true,
+    any: () => true,
+  }
+  if (isTaken[answeredBy]()) return
+  const message = `the rule "${rule}" of the operator wants an answer of: ${answeredBy}`
+  throw new HoldfastError('forbidden', message)
+}
+
+/**
+ * Whether this allows it, and more people have to. Each counts once; the bearers of links, who
+ * cannot be told apart, are one. Any of them may deny it.
+ */
+function isOneOfSeveral({ people = 1, approvals = [], options }: Ask, given: Approval): boolean {
+  if (people <= 1) return false
+  const [before = given] = approvals
+  const option = options?.find(({ id }) => chosen(given.answer).options.includes(id))
+  if (option !== undefined && meaningOf(option) === 'deny') return false
+  if (approvals.some(({ by }) => personOf(by) === personOf(given.by))) {
+    throw new HoldfastError('ask_approved', 'you have allowed this, and another person has to')
+  }
+  if (JSON.stringify(before.answer) !== JSON.stringify(given.answer)) {
+    const message = 'all who allow this have to give the same answer as the first of them'
+    throw new HoldfastError('invalid_answer', message)
+  }
+  return approvals.length + 1 < people
+}
+
+function personOf({ kind, issuer, id }: Principal): string {
+  return kind === 'link' ? kind : JSON.stringify([issuer, id])
 }
 
 /** What the chosen options grant for the session. */
@@ -240,16 +295,26 @@ export function foldAsk(session: Folding, event: AskEvent): void {
     session.asks = session.asks.filter((ask) => ask.id !== event.ask)
     return
   }
+  if (event.type === 'ask.approved') {
+    const { ask: id, by, answer } = event
+    session.asks = session.asks.map((ask) =>
+      ask.id === id ? { ...ask, approvals: [...(ask.approvals ?? []), { by, answer }] } : ask,
+    )
+    return
+  }
   session.asks = [...session.asks, openedAsk(event)]
 }
 
 export function openedAsk(event: AskEvent & { type: 'ask.opened' }): Ask {
   const { ask: id, turn, kind, question, options, deadline, onNobody } = event
-  const { data, detail, accepts } = event
+  const { data, detail, accepts, rule, answeredBy, people } = event
   return {
     ...{ id, turn, kind, question, options, deadline, onNobody },
     ...(data === undefined ? {} : { data }),
     ...(detail === undefined ? {} : { detail }),
     ...(accepts === undefined ? {} : { accepts }),
+    ...(rule === undefined ? {} : { rule }),
+    ...(answeredBy === undefined ? {} : { answeredBy }),
+    ...(people === undefined ? {} : { people }),
   }
 }

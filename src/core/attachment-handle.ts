@@ -1,5 +1,5 @@
 /** What a client has that is attached to a session. It holds nothing itself. */
-import { assertMay, scopesOn, type Access, type Caller } from './access.ts'
+import { assertMay, scopesOn, standingOf, type Access, type Caller } from './access.ts'
 import { askUnknown } from './asks.ts'
 import type { Authority } from './authority.ts'
 import type { AskCommand, Command } from './commands.ts'
@@ -10,18 +10,25 @@ import type { LiveSession } from './live.ts'
 import { checkAskSize } from './questions.ts'
 import type { Attachment, Principal, Role } from './state.ts'
 
+/** How many more people have to allow it. */
+export type Answered = { readonly missing: number }
+
 export async function postAnswer(
   authority: Authority,
   { id: session, by, access }: Caller & { readonly id: string },
   answered: Pick<AskCommand & { type: 'answer' }, 'ask' | 'answer' | 'attachment'>,
-): Promise<void> {
+): Promise<Answered> {
   const live = await authority.open(session)
   checkAskSize('the answer', answered.answer, authority.limits)
   const asked = live.session.asks.find(({ id }) => id === answered.ask)
   if (asked !== undefined) authority.rules.assertEdited(live.session, asked, answered.answer)
   const mayEdit = scopesOn({ by, access }, live.session).includes('edit')
+  const standing = standingOf({ by, access }, live.session)
   try {
-    await live.post({ type: 'answer', ...answered, by, mayEdit })
+    await live.post({ type: 'answer', ...answered, by, mayEdit, standing })
+    const left = live.session.asks.find(({ id }) => id === answered.ask)
+    if (left === undefined) return { missing: 0 }
+    return { missing: (left.people ?? 1) - (left.approvals ?? []).length }
   } catch (refusal) {
     const { ask } = answered
     const isSettled = refusal instanceof HoldfastError && refusal.code === 'ask_settled'
@@ -89,11 +96,12 @@ export class AttachmentHandle {
     await (await this.#live()).post({ type: 'leave', attachment: this.id, reason })
   }
 
-  async answer(ask: string, answer: unknown): Promise<void> {
+  async answer(ask: string, answer: unknown): Promise<Answered> {
     const { id: attachment, by, session } = this
     const caller = { by, access: this.#access }
     await assertMay(this.#authority, caller, session, 'ask.answer')
-    await postAnswer(this.#authority, { id: session, ...caller }, { ask, answer, attachment })
+    const answered = { ask, answer, attachment }
+    return postAnswer(this.#authority, { id: session, ...caller }, answered)
   }
 
   #live(): Promise<LiveSession> {

@@ -104,12 +104,15 @@ export type TurnCommand = Readonly<
   | { type: 'finish'; turn: string; end: TurnEnd }
 >
 
+/** What the one who answers is to the session, for rules that say whose answers are taken. */
+export type Standing = { readonly isOwner: boolean; readonly isMember: boolean }
+
 export type AskCommand = Readonly<
   /** `ruling`: what rules have decided; null: people are asked. */
   | { type: 'ask'; ask: Omit<Ask, 'id'>; ruling?: Ruling | null }
   /**
    * `attachment`: the one that answers, or null for an answer that came without one. `mayEdit`:
-   * whether the caller may answer with edited arguments.
+   * whether the caller may answer with edited arguments. `standing`: without it, it is no one.
    */
   | {
       type: 'answer'
@@ -118,6 +121,7 @@ export type AskCommand = Readonly<
       by: Principal
       attachment: string | null
       mayEdit?: boolean
+      standing?: Standing
     }
   | { type: 'timeout'; ask: string }
   /** The time has come at which no client may be left to answer some ask (`unanswerableAt`). */

@@ -26,6 +26,7 @@ export const ERRORS = {
   cancelled: { retry: false },
   key_taken: { retry: false },
   ask_settled: { retry: false },
+  ask_approved: { retry: false },
   backend_bound: { retry: false },
   backend_lost: { retry: false },
   in_use: { retry: true },

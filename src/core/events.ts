@@ -5,6 +5,7 @@
 import { HoldfastError } from './errors.ts'
 import type {
   Activity,
+  Approval,
   Ask,
   AskOutcome,
   Grant,
@@ -88,6 +89,8 @@ export type TurnEvent = Readonly<
 
 export type AskEvent = Readonly<
   | ({ type: 'ask.opened'; ask: string; turn: string } & Omit<Ask, 'id'>)
+  /** One of several people who have to allow it has; the last one settles it. */
+  | ({ type: 'ask.approved'; ask: string; turn: string } & Approval)
   | ({ type: 'ask.settled'; ask: string; turn: string } & AskOutcome)
 >
 
@@ -166,6 +169,7 @@ export const EVENT_TYPES: Readonly<Record<Draft['type'], EventType>> = {
   'turn.expired': { ignorable: false },
   'message.added': { ignorable: false },
   'ask.opened': { ignorable: false },
+  'ask.approved': { ignorable: false },
   'ask.settled': { ignorable: false },
   'attachment.opened': { ignorable: false },
   'attachment.detached': { ignorable: false },

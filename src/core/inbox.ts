@@ -230,6 +230,7 @@ export class AskFollower {
       const { ask, at: settledAt } = event
       return { type: 'ask.settled', ask, row, outcome: outcomeOf(event), settledAt }
     }
+    if (event.type !== 'ask.opened') return null
     if (isKnown || isMissed || (kind !== undefined && event.kind !== kind)) return null
     this.#note(row.id, event.ask)
     return { type: 'ask.opened', ask: openedAsk(event), openedAt: event.at, row }

@@ -137,6 +137,7 @@ export type {
   StoredEvent,
 } from './store.ts'
 export {
+  ANSWERED_BY,
   ANSWER_FORMS,
   LINK_SCOPES,
   RECONNECT_POLICIES,

@@ -205,10 +205,13 @@ function namedBlobs(events: readonly SessionEvent[]): Pick<Append, 'blobs'> {
   return blobs.length === 0 ? {} : { blobs: [...new Set(blobs)] }
 }
 
-/** An ask that is opened and settled in the same step is in neither list. */
+/**
+ * An ask that is opened and settled in the same step is in neither list, one that has changed in
+ * both.
+ */
 function changedAsks(before: readonly Ask[], after: readonly Ask[]): AppendedAsks {
   const missing = (asks: readonly Ask[], from: readonly Ask[]) =>
-    asks.filter(({ id }) => !from.some((other) => other.id === id))
+    asks.filter((ask) => !from.includes(ask))
   return {
     opened: missing(after, before).map((ask) => {
       return { id: ask.id, kind: ask.kind, body: JSON.stringify(ask) }

@@ -210,6 +210,8 @@ export class LogCheck {
     if (type === 'ask.opened') {
       if (turn === undefined || this.#running !== turn) bad(`turn ${turn} does not run`)
       this.#asks.set(ask, turn ?? '')
+    } else if (type === 'ask.approved') {
+      if (!this.#asks.has(ask)) bad(`ask ${ask} does not wait`)
     } else if (!this.#asks.delete(ask)) {
       bad(`ask ${ask} does not wait`)
     }

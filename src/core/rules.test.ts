@@ -225,3 +225,49 @@ it('refuses two rules of one name', () => {
   const rule: Rule = { name: 'a', decision: 'ask' }
   expect(() => checkRules([rule, rule])).toThrow('rules.1.name')
 })
+
+describe('tricks', () => {
+  const decision = (rule: Partial<Rule>, detail: AskDetail): string =>
+    new Rules([{ name: 'one', decision: 'deny', ...rule }], String).decide({
+      ...{ agent: 'claude', principal: null, detail },
+    }).decision
+
+  it.each([
+    ...['RM -rf x', 'rm$IFS-rf$IFS/', 'rm${IFS}x', "$'\\x72m' x", "$'\\162m' x", 'r\\m x'],
+    ...['env A=1 rm x', 'ls | xargs rm', "sh -c 'rm x'", 'cat <<E | sh\nrm x\nE', '/bin/rm x'],
+  ])('do not get a command past a rule that denies it: %j', (command) => {
+    expect(decision({ commands: ['rm *'] }, { command })).toBe('deny')
+  })
+
+  it.each([
+    ...['~/.ssh/id', 'file:///etc/passwd', '/ETC/passwd', '/etc', '/w/../etc/x', '/etc\\x'],
+    ...['//etc//passwd', '../etc/passwd', '/etc/./passwd'],
+  ])('do not get a path past a rule that denies it: %j', (path) => {
+    expect(decision({ paths: ['/etc/**'] }, { paths: [path], cwd: '/w' })).toBe('deny')
+  })
+
+  it.each([
+    ...['https://EVIL.example.', 'https://ok.example@evil.example/', 'https://ev\til.example'],
+    ...[
+      'https://evil%2eexample',
+      'https://ｅｖｉｌ.example',
+      'https:\\\\evil.example',
+      '//evil.example',
+    ],
+    ...['http://2852039166/', 'http://0xa9fea9fe', 'http://[::ffff:169.254.169.254]/'],
+  ])('do not get an address past a rule that denies it: %j', (url) => {
+    const hosts = ['evil.example', '169.254.169.254']
+    expect(decision({ hosts }, { url })).toBe('deny')
+  })
+
+  it.each([
+    [{ paths: ['/w/**'] }, { paths: ['~/x'], cwd: '/w' }],
+    [{ paths: ['/w/**'] }, { paths: ['/w/..\\..\\x'] }],
+    [{ paths: ['/w/**'] }, { paths: ['/w/\0'] }],
+    [{ hosts: ['ok.example'] }, { url: 'javascript://ok.example/%0aalert(1)' }],
+    [{ hosts: ['ok.example'] }, { url: 'file://ok.example/etc/passwd' }],
+    [{ hosts: ['ok.example'] }, { url: 'https://оk.example/' }],
+  ] as const)('are not allowed by %j: %j', (rule, detail) => {
+    expect(decision({ ...rule, decision: 'allow' }, detail)).toBe('ask')
+  })
+})

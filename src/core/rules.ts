@@ -15,7 +15,9 @@ import type { Digest } from './clock.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import { commandsIn, patternWords, simpleCommand } from './shell-words.ts'
 import {
+  ANSWERED_BY,
   TOOL_KINDS,
+  type AnsweredBy,
   type Ask,
   type AskDetail,
   type AskOption,
@@ -48,6 +50,10 @@ export type Rule = {
   readonly decision: Decision
   /** Of a rule that denies: words for the agent. */
   readonly message?: string
+  /** Of a rule that asks: whose answers are taken. */
+  readonly answeredBy?: AnsweredBy
+  /** Of a rule that asks: so many different people have to allow it. */
+  readonly people?: number
 } & { readonly [Condition in RuleCondition]?: readonly string[] }
 
 /** What a rule looks at. */
@@ -57,6 +63,14 @@ export type RuleRequest = {
   readonly detail: AskDetail
 }
 
+/** What rules say of a request: where people are asked, whose answers are taken, and how many. */
+export type Decided = {
+  readonly decision: Decision
+  readonly rule: string | null
+  readonly answeredBy: AnsweredBy | null
+  readonly people: number | null
+}
+
 /** Why a rule does not match: the first condition that fails; null: it matches. */
 export type RuleTrace = { readonly rule: Rule; readonly fails: string | null }
 
@@ -64,6 +78,7 @@ const NAME = /^[\w .:-]{1,64}$/
 const RULES_MAX = 1_000
 const PATTERNS_MAX = 1_000
 const PATTERN_CHARS_MAX = 4_096
+const PEOPLE_MAX = 8
 
 /** A program hands over an option; the configuration file was checked before. */
 export function checkRules(rules: readonly Rule[]): readonly Rule[] {
@@ -81,7 +96,7 @@ export function checkRules(rules: readonly Rule[]): readonly Rule[] {
 
 function checkRule(rule: Rule, field: string): void {
   if (typeof rule !== 'object' || rule === null) throw invalid(field, 'must be an object')
-  const { name, decision, message, ...conditions } = rule
+  const { name, decision, message, answeredBy: _, people: __, ...conditions } = rule
   if (typeof name !== 'string' || !NAME.test(name)) {
     throw invalid(`${field}.name`, 'must have 1 to 64 letters, digits, spaces and _ . : -')
   }
@@ -91,8 +106,23 @@ function checkRule(rule: Rule, field: string): void {
   if (message !== undefined && (typeof message !== 'string' || decision !== 'deny')) {
     throw invalid(`${field}.message`, 'must be a text, of a rule that denies')
   }
+  checkAsking(rule, field)
   for (const [condition, patterns] of Object.entries(conditions)) {
     checkCondition(condition, patterns, `${field}.${condition}`)
+  }
+}
+
+function checkAsking({ decision, answeredBy, people }: Rule, field: string): void {
+  const isAsking = decision === 'ask'
+  if (answeredBy !== undefined && !(isAsking && ANSWERED_BY.includes(answeredBy))) {
+    throw invalid(`${field}.answeredBy`, `must be ${ANSWERED_BY.join(', ')}, of a rule that asks`)
+  }
+  const isCount = Number.isInteger(people) && Number(people) >= 1 && Number(people) <= PEOPLE_MAX
+  if (people !== undefined && !(isAsking && isCount)) {
+    throw invalid(
+      `${field}.people`,
+      `must be a number from 1 to ${PEOPLE_MAX}, of a rule that asks`,
+    )
   }
 }
 
@@ -150,17 +180,29 @@ export class Rules {
       return { ask, ruling: null }
     }
     const request = { agent: by.agent, principal: by.principal?.id ?? null, detail }
-    const same = this.#grantOf(ask)
-    const asked = this.#mayOverrule(by.agent) ? { ...ask, options: once(options, same) } : ask
+    const asking = this.#asking(request)
+    // Where a rule says whose answers are taken, one answer allows nothing for later.
+    const isGuarded = asking?.answeredBy !== undefined || (asking?.people ?? 1) > 1
+    const same = isGuarded ? null : this.#grantOf(ask)
+    const kept = this.#mayOverrule(by.agent) ? { ...ask, options: once(options, same) } : ask
     const given = same === null ? undefined : by.grants.find((grant) => isSame(grant, same))
-    return { ask: asked, ruling: this.#rulingOf(request, given) }
+    const ruling = this.#rulingOf(request, given)
+    const asked = ruling === null && asking !== null ? { ...kept, ...whose(asking) } : kept
+    return { ask: asked, ruling }
   }
 
   /** What the rules say of a request for which a person has allowed nothing. */
-  decide(request: RuleRequest): { readonly decision: Decision; readonly rule: string | null } {
+  decide(request: RuleRequest): Decided {
     const found =
       this.#denying(request) ?? this.#first(request, ({ decision }) => decision !== 'deny')
-    return { decision: found?.decision ?? 'ask', rule: found?.name ?? null }
+    const { decision = 'ask', name: rule = null, answeredBy = null, people = null } = found ?? {}
+    return { decision, rule, answeredBy, people }
+  }
+
+  /** The rule by which people are asked; null: none, or another decides. */
+  #asking(request: RuleRequest): Rule | null {
+    const found = this.#first(request, ({ decision }) => decision !== 'deny')
+    return found?.decision === 'ask' ? found : null
   }
 
   #denying(request: RuleRequest): Rule | undefined {
@@ -242,6 +284,15 @@ const ALLOW_SAME = 'holdfast:allow_same'
 
 function isSame({ data }: Grant, { data: same }: Grant): boolean {
   return JSON.stringify(data) === JSON.stringify(same)
+}
+
+/** What an ask says of the rule by which people are asked. */
+function whose({ name: rule, answeredBy, people }: Rule) {
+  return {
+    rule,
+    ...(answeredBy === undefined ? {} : { answeredBy }),
+    ...(people === undefined ? {} : { people }),
+  }
 }
 
 /** Those that settle this request alone, and one that allows it again. */
@@ -331,7 +382,7 @@ function matchesCommand(
   const commands = isAllowing ? [simpleCommand(command) ?? []] : startsIn(commandsIn(command))
   return patterns.some((pattern) => {
     const wanted = patternWords(pattern) ?? []
-    return commands.some((words) => coversWords(wanted, words))
+    return commands.some((words) => coversWords(wanted, words, isAllowing))
   })
 }
 
@@ -351,11 +402,17 @@ function startsIn(commands: readonly (readonly string[])[]): readonly (readonly 
   )
 }
 
-function coversWords(pattern: readonly string[], words: readonly string[]): boolean {
+/** Some systems take names in any case: a rule that denies does too. */
+function coversWords(
+  pattern: readonly string[],
+  words: readonly string[],
+  isAllowing: boolean,
+): boolean {
+  const flags = isAllowing ? 's' : 'si'
   const isOpen = pattern.length > 1 && pattern.at(-1) === '*'
   const fixed = isOpen ? pattern.slice(0, -1) : pattern
   if (isOpen ? words.length < fixed.length : words.length !== fixed.length) return false
-  return fixed.every((word, index) => globOf(word, '.*').test(words[index] ?? ''))
+  return fixed.every((word, index) => globOf(word, '.*', flags).test(words[index] ?? ''))
 }
 
 function matchesPaths(
@@ -368,14 +425,23 @@ function matchesPaths(
     const whole = absolutePath(path, cwd)
     // Where it leads is not known: it may be any.
     if (whole === null) return !isAllowing
-    return patterns.some((pattern) => pathGlob(pattern).test(whole))
+    // What is in a folder stands for the folder too, where it is to be denied.
+    const named = isAllowing ? [whole] : [whole, `${whole}/`]
+    return patterns.some((pattern) => {
+      const glob = pathGlob(pattern, isAllowing ? 's' : 'si')
+      return named.some((one) => glob.test(one))
+    })
   }
   if (given.length === 0) return false
   return isAllowing ? given.every(isMatched) : given.some(isMatched)
 }
 
-/** Without `.`, `..` and doubled slashes; null: a relative path of an unknown folder. */
+/** A home folder, an address, or what programs may read in more than one way. */
+const ODD_PATH = /^~|^[a-z][a-z\d+.-]*:|[\\\p{Cc}]/iu
+
+/** Without `.`, `..` and doubled slashes; null: where it leads is not known. */
 function absolutePath(path: string, cwd: string | undefined): string | null {
+  if (ODD_PATH.test(path)) return null
   const whole = path.startsWith('/') ? path : `${cwd ?? ''}/${path}`
   if (!path.startsWith('/') && cwd?.startsWith('/') !== true) return null
   const names: string[] = []
@@ -387,14 +453,14 @@ function absolutePath(path: string, cwd: string | undefined): string | null {
 }
 
 /** `**` stands for any folders, none included; `*` for any part of one name. */
-function pathGlob(pattern: string): RegExp {
+function pathGlob(pattern: string, flags: string): RegExp {
   const parts = pattern.split('**').map((part) => globOf(part, '[^/]*').source.slice(1, -1))
   const source = parts.join('.*').replaceAll('\\/.*\\/', '\\/(?:.*\\/)?')
-  return new RegExp(`^${source}$`, 's')
+  return new RegExp(`^${source}$`, flags)
 }
 
 /** What every reader of addresses takes for the same host. */
-const PLAIN_URL = /^[a-z][a-z\d+.-]*:\/\/([a-z\d.-]+|\[[\da-f:.]+\])(?::\d+)?(?:[/?#][^\s\\]*)?$/i
+const PLAIN_URL = /^(?:https?|wss?):\/\/([a-z\d.-]+|\[[\da-f:.]+\])(?::\d+)?(?:[/?#][^\s\\]*)?$/i
 
 function matchesHost(
   url: string | undefined,
@@ -403,8 +469,8 @@ function matchesHost(
 ): boolean {
   if (url === undefined) return false
   const plain = PLAIN_URL.exec(url)?.[1]
-  const hosts = plain === undefined ? hostsIn(url) : [plain]
   if (isAllowing && plain === undefined) return false
+  const hosts = isAllowing ? [plain ?? ''] : hostsIn(url)
   return hosts.some((host) => {
     const name = host.toLowerCase().replace(/\.$/, '')
     return patterns.some((pattern) => globOf(pattern.toLowerCase(), '.*').test(name))
@@ -413,5 +479,15 @@ function matchesHost(
 
 /** Every part of an odd address that some reader may take for the host. */
 function hostsIn(url: string): readonly string[] {
-  return url.split(/[/\\?#@:\s]+/).filter((part) => part !== '')
+  const parts = url.split(/[/\\?#@\s]+/).flatMap((part) => [part, ...part.split(':')])
+  const parsed = URL.canParse(url) ? new URL(url).hostname : ''
+  return [...parts, parsed, mappedIp(parsed)].filter((part) => part !== '')
+}
+
+/** The IPv4 address that an IPv6 address of a URL stands for; empty: none. */
+function mappedIp(host: string): string {
+  const [, high = '', low = ''] = /^\[::ffff:([\da-f]+):([\da-f]+)\]$/.exec(host) ?? []
+  if (low === '') return ''
+  const groups = [high, low].map((group) => Number.parseInt(group, 16))
+  return groups.flatMap((group) => [group >> 8, group & 255]).join('.')
 }

@@ -297,9 +297,9 @@ export class SessionHandle {
   }
 
   /** Answers a question; the first valid answer wins, later ones are refused with `ask_settled`. */
-  async answer(ask: string, answer: unknown): Promise<void> {
+  async answer(ask: string, answer: unknown) {
     if (this.access !== null) await this.assertMay('ask.answer')
-    await postAnswer(this.#authority, this, { ask, answer, attachment: null })
+    return postAnswer(this.#authority, this, { ask, answer, attachment: null })
   }
 
   /** Changes how its agent is to work from the next turn on, or at once if the agent can. */

@@ -225,6 +225,7 @@ export function evolve(session: Session, event: SessionEvent): Session {
     case 'message.added':
       break
     case 'ask.opened':
+    case 'ask.approved':
     case 'ask.settled':
       foldAsk(next, event)
       break

@@ -70,8 +70,25 @@ const COMMANDS_MAX = 1_000
 const SEPARATOR = /[;&|(){}<>`\n\r]/
 const QUOTED = /'([^']*)'|"((?:\\[^]|[^"\\])*)"/y
 
+/** `$'\x72m'` of bash. */
+const ANSI_QUOTED = /\$'((?:\\[^]|[^'\\])*)'/g
+
+function unescaped(_: string, text: string): string {
+  const plain = text.replaceAll(
+    /\\(?:x([\da-f]{1,2})|u([\da-f]{1,4})|([0-7]{1,3})|([^]))/gi,
+    (__, hex?: string, unicode?: string, octal?: string, other?: string) => {
+      const digits = hex ?? unicode
+      if (digits !== undefined) return String.fromCodePoint(Number.parseInt(digits, 16))
+      return octal === undefined ? (other ?? '') : String.fromCodePoint(Number.parseInt(octal, 8))
+    },
+  )
+  // As if it were quoted, with what would end that left out.
+  return `'${plain.replaceAll("'", '')}'`
+}
+
 /** Every list of words in a line that may be run as a command. */
-export function commandsIn(line: string, depth = 0): readonly (readonly string[])[] {
+export function commandsIn(given: string, depth = 0): readonly (readonly string[])[] {
+  const line = given.replaceAll(/\$\{?IFS\b\}?/g, ' ').replaceAll(ANSI_QUOTED, unescaped)
   const found: string[][] = [[]]
   const inside: string[] = []
   let word: string | null = null

@@ -252,7 +252,24 @@ export type Ask = {
   readonly data?: unknown
   readonly detail?: AskDetail
   readonly accepts?: readonly AnswerForm[]
+  /** The operator's rule that wants people to be asked, by its name. */
+  readonly rule?: string
+  /** Whose answers are taken; without it, of all who may answer asks. */
+  readonly answeredBy?: AnsweredBy
+  /** So many different people have to allow it; without it, one. */
+  readonly people?: number
+  /** Those who have, where that is not enough yet. */
+  readonly approvals?: readonly Approval[]
 }
+
+/**
+ * A client that drives the session; its owner, or a member of the group that owns it; these and
+ * whomever it is shared with for answering; all who may answer.
+ */
+export const ANSWERED_BY = ['driver', 'owner', 'group', 'any'] as const
+export type AnsweredBy = (typeof ANSWERED_BY)[number]
+
+export type Approval = { readonly by: Principal; readonly answer: unknown }
 
 /** What rules have decided of an ask, and what did: it takes the place of a person's answer. */
 export type Ruling = {

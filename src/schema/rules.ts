@@ -1,4 +1,5 @@
 /** The rules of permissions as a schema; `checkRules` of the core checks what they say. */
+import { ANSWERED_BY } from '../core/state.ts'
 import { DECISIONS, RULE_CONDITIONS, type Rule } from '../core/rules.ts'
 import { EXACT, list, oneOf, optional } from './contract.ts'
 import { Type, type TSchema } from './typebox.ts'
@@ -13,6 +14,17 @@ export const RULE_FIELDS = Type.Object(
     decision: oneOf(DECISIONS, { description: 'what is decided where it matches' }),
     ...optional({
       message: Type.String({ description: 'of a rule that denies: words for the agent' }),
+      answeredBy: oneOf(ANSWERED_BY, {
+        description:
+          'of a rule that asks: whose answers are taken: of a client that drives the session ' +
+          '(`driver`), of its `owner`, of its owner and those whom it is shared with (`group`), ' +
+          'or of `any` who may answer',
+      }),
+      people: Type.Integer({
+        minimum: 1,
+        maximum: 8,
+        description: 'of a rule that asks: so many different people have to allow it',
+      }),
       ...(Object.fromEntries(conditions) as Record<string, TSchema>),
     }),
   },

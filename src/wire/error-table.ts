@@ -37,6 +37,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   cancelled: { status: 409, close: null },
   key_taken: { status: 409, close: 4409 },
   ask_settled: { status: 409, close: null },
+  ask_approved: { status: 409, close: null },
   backend_bound: { status: 409, close: null },
   backend_lost: { status: 409, close: null },
   superseded: { status: 409, close: 4408, hint: 'take_over' },

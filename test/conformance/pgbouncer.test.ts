@@ -121,6 +121,7 @@ for (const [mode, settings] of Object.entries(MODES)) {
           'request_keys',
           'asks',
           'blobs',
+          'webhooks',
         ]
         const names = tables.map((table) => `${schemaOf(url)}.${table}`)
         await database.query(`TRUNCATE ${names.join(', ')} RESTART IDENTITY`)

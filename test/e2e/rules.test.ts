@@ -1,9 +1,11 @@
 /** Rules for permissions: what agents ask is decided before people are asked. */
+import { createHash } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, describe, expect, it } from 'vitest'
 import type { AgentContext, AskDetail, AskOutcome, Rule } from '../../src/index.ts'
+import { openTokenFile } from '../../src/server/index.ts'
 import { CommandLine } from '../support/command-line.ts'
 import { serve } from '../support/server.ts'
 
@@ -163,5 +165,117 @@ describe('holdfast rules test', () => {
     const wrong = await run('--command', 'ls')
     expect(wrong).toMatchObject({ code: 1 })
     expect(wrong.stderr).toContain('rules.0.commands')
+  })
+})
+
+describe('a rule that says whose answers are taken', () => {
+  const NAMES = ['olga', 'bob', 'eve', 'admin']
+
+  async function guarded(rule: Partial<Rule>) {
+    const rules = [{ name: 'careful', decision: 'ask', ...rule } as Rule]
+    const folder = await mkdtemp(join(tmpdir(), 'holdfast-rules-'))
+    const file = join(folder, 'tokens.json')
+    const tokens = NAMES.map((name) => ({
+      name,
+      principal: name,
+      groups: name === 'bob' ? ['team'] : [],
+      scopes: name === 'admin' ? ['admin'] : ['talk', 'answer', 'manage', 'edit'],
+      sha256: createHash('sha256').update(`hf_secret-of-${name}`).digest('hex'),
+    }))
+    await writeFile(file, JSON.stringify({ version: 3, tokens }), { mode: 0o600 })
+    const agent = async (_: unknown, context: AgentContext) => {
+      const options = [
+        { id: 'yes', label: 'Yes', means: 'allow' as const },
+        { id: 'always', label: 'Always', grants: [{ label: 'all', data: 1 }] },
+        { id: 'no', label: 'No', means: 'deny' as const },
+      ]
+      const detail = { command: 'deploy' }
+      const accepts = ['input'] as const
+      return JSON.stringify(
+        await context.ask({ kind: 'permission', question: 'May I?', options, accepts, detail }),
+      )
+    }
+    const source = await openTokenFile(file)
+    const server = await serve({ agents: { agent }, rules, tokens: source })
+    closing = async () => {
+      await server.close()
+      source.close()
+      await rm(folder, { recursive: true })
+    }
+    const as = (name: string, method: string, path: string, body?: object) =>
+      server.call(method, path, {
+        headers: { authorization: `Bearer hf_secret-of-${name}` },
+        ...(body === undefined ? {} : { body }),
+      })
+    const { body } = await as('olga', 'POST', '/v1/sessions', {})
+    const path = `/v1/sessions/${body.id}`
+    const share = (holder: string) =>
+      as('olga', 'POST', `${path}/shares`, { with: holder, scopes: ['answer'] })
+    const turn = as('olga', 'POST', `${path}/turns`, { input: 'go' })
+    const asks = async () => (await as('olga', 'GET', `${path}/asks`)).body.asks
+    await expect.poll(asks).toHaveLength(1)
+    const [ask] = await asks()
+    const answer = (name: string, value: unknown) =>
+      as(name, 'POST', `${path}/asks/${ask.id}`, { answer: value })
+    return { ask, asks, answer, share, turn, as, path }
+  }
+
+  it('takes that of the owner only', async () => {
+    const { ask, answer, share, turn } = await guarded({ answeredBy: 'owner' })
+    expect(ask).toMatchObject({ rule: 'careful', answeredBy: 'owner' })
+    await share('bob')
+    expect((await answer('bob', 'yes')).body).toMatchObject({ status: 403, code: 'forbidden' })
+    expect((await answer('admin', 'yes')).body).toMatchObject({ status: 403 })
+    expect((await answer('olga', 'yes')).status).toBe(200)
+    expect((await turn).body.turn.reply.text).toContain('"olga"')
+  })
+
+  it('takes that of a group with which it is shared, and not that of an administrator', async () => {
+    const { answer, share } = await guarded({ answeredBy: 'group' })
+    await share('@team')
+    expect((await answer('admin', 'yes')).status).toBe(403)
+    expect((await answer('bob', 'yes')).status).toBe(200)
+  })
+
+  it('takes that of a client that drives the session only', async () => {
+    const { answer } = await guarded({ answeredBy: 'driver' })
+    expect((await answer('olga', 'yes')).body.code).toBe('forbidden')
+  })
+
+  it('wants two different people to give the same answer', async () => {
+    const { ask, asks, answer, share, turn, as, path } = await guarded({ people: 2 })
+    // What would allow more than this is not offered.
+    expect(ask.options.map(({ id }: any) => id)).toEqual(['yes', 'no'])
+    await share('bob')
+    await share('eve')
+    expect((await answer('olga', 'yes')).body.ask).toMatchObject({
+      outcome: 'approved',
+      missing: 1,
+    })
+    expect((await answer('olga', 'yes')).body.code).toBe('ask_approved')
+    const edited = { option: 'yes', input: { command: 'rm' } }
+    expect((await answer('bob', edited)).body.code).toBe('forbidden')
+    const [waiting] = await asks()
+    expect(waiting.approvals).toMatchObject([{ by: { id: 'olga' }, answer: 'yes' }])
+    const { body: inbox } = await as('bob', 'GET', '/v1/asks')
+    expect(inbox.asks).toMatchObject([{ id: ask.id, approvals: [{ by: { id: 'olga' } }] }])
+    expect((await answer('bob', 'yes')).body.ask.outcome).toBe('answered')
+    expect((await answer('eve', 'yes')).body.code).toBe('ask_settled')
+    expect((await turn).body.turn.reply.text).toContain('"yes"')
+    const { body: log } = await as('olga', 'GET', `${path}/events`)
+    const types = log.events.map(({ type }: any) => type)
+    expect(types.filter((type: string) => type.startsWith('ask.'))).toEqual([
+      'ask.opened',
+      'ask.approved',
+      'ask.settled',
+    ])
+  })
+
+  it('lets one of them deny it', async () => {
+    const { answer, share, turn } = await guarded({ people: 2 })
+    await share('bob')
+    await answer('olga', 'yes')
+    await answer('bob', 'no')
+    expect((await turn).body.turn.reply.text).toContain('"no"')
   })
 })

@@ -1,6 +1,7 @@
 /** The native door's answers, for the OpenAPI document. The tests compare real ones with them. */
 import { Type } from '../../schema/typebox.ts'
 import {
+  ANSWERED_BY,
   ANSWER_FORMS,
   LINK_SCOPES,
   RECONNECT_POLICIES,
@@ -238,6 +239,14 @@ export const Ask = Type.Object({
   accepts: Type.Optional(
     Type.Array(oneOf(ANSWER_FORMS), { description: 'More forms of answers.' }),
   ),
+  rule: Type.Optional(Type.String({ description: 'By which people are asked.' })),
+  answeredBy: Type.Optional(oneOf(ANSWERED_BY, { description: 'Whose answers are taken.' })),
+  people: Type.Optional(Type.Integer({ description: 'How many have to allow it.' })),
+  approvals: Type.Optional(
+    Type.Array(Type.Object({ by: anything(), answer: anything() }), {
+      description: 'Of those who have, where that is not enough yet.',
+    }),
+  ),
 })
 export const OpenAskPage = Type.Object({
   asks: Type.Array(
@@ -254,7 +263,12 @@ export const OpenAskPage = Type.Object({
 export const AskList = Type.Object({ asks: Type.Array(Ask) })
 export const AnsweredAsk = Type.Object({
   session: text,
-  ask: Type.Object({ id: text, outcome: Type.Literal('answered'), answer: anything() }),
+  ask: Type.Object({
+    id: text,
+    outcome: oneOf(['answered', 'approved'], { description: '`approved`: more people have to.' }),
+    missing: Type.Optional(Type.Integer({ description: 'How many more.' })),
+    answer: anything(),
+  }),
 })
 export const Link = Type.Object(link)
 export const CreatedLink = Type.Object({

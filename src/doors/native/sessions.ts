@@ -213,8 +213,9 @@ export const sessionRoutes = routes({
     handle: async (exchange) => {
       const [id, ask = ''] = exchange.params
       const { answer } = readAnswerBody(await exchange.json())
-      await exchange.session.answer(ask, answer)
-      exchange.reply(200, { session: id, ask: { id: ask, outcome: 'answered', answer } })
+      const { missing } = await exchange.session.answer(ask, answer)
+      const outcome = missing === 0 ? { outcome: 'answered' } : { outcome: 'approved', missing }
+      exchange.reply(200, { session: id, ask: { id: ask, ...outcome, answer } })
     },
   },
   'POST /v1/sessions/:id/links': {

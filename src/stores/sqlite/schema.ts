@@ -104,11 +104,10 @@ export const STEPS = [
       WHERE CASE WHEN body LIKE '%"type":"link.created"%'
         THEN json_extract(body, '$.type') = 'link.created' END;`,
   // The blobs that no event names yet: they go if the request is refused, and when the session is
-  // claimed.
+  // claimed. Where each webhook stands.
   `CREATE TABLE loose_blobs (
     session INTEGER NOT NULL, digest TEXT NOT NULL,
     PRIMARY KEY (session, digest)
-  ) WITHOUT ROWID;`,
-  // Where each webhook stands.
-  `CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;`,
+  ) WITHOUT ROWID;
+  CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;`,
 ].map(schemaStep)
