@@ -14,6 +14,7 @@ import { compare } from './compare.ts'
 import { embedded } from './embedded.ts'
 import { benchHttp, benchLayers, benchPeers } from './http.ts'
 import { CALLERS } from './http-load.ts'
+import { benchInspectorSession } from './inspector-session.ts'
 import { describeLoad, perSecond } from './measure.ts'
 import { benchOwners } from './owners.ts'
 import { benchPostgres } from './postgres.ts'
@@ -30,6 +31,7 @@ const PARTS = {
   size: 'memory of idle sessions, and opening a long one',
   sockets: 'fan-out, recovery and idle sockets (--part), of bare ws and Socket.IO',
   cdp: 'the CDP door, of Chromium itself and of a raw proxy',
+  inspector: 'one long session in the inspector, in Chromium (--part session)',
   postgres: '1, 2 and 4 nodes: turns, nodes-http, forwarding, failover, size (--part)',
   claude: 'a warm turn of Claude Code, of it alone',
 } as const
@@ -46,7 +48,7 @@ ${Object.entries(PARTS)
 --compare REV  builds an older commit and measures it and this checkout in turn
 --write FILE   also writes the tables to FILE (all parts: bench/results.md)
 --seconds 5, --rounds 3; size: --sessions 100000, --events 1000000; sockets: --sockets 1000, --idle 10000;
-postgres: --lease 10000. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
+inspector: --turns 10000; postgres: --lease 10000. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
 
 const results = new Results()
 const { values } = parseArgs({
@@ -55,6 +57,7 @@ const { values } = parseArgs({
     rounds: { type: 'string', default: '3' },
     sessions: { type: 'string', default: '100000' },
     events: { type: 'string', default: '1000000' },
+    turns: { type: 'string', default: '10000' },
     sockets: { type: 'string', default: '1000' },
     idle: { type: 'string', default: '10000' },
     lease: { type: 'string', default: '10000' },
@@ -103,6 +106,10 @@ async function measure(folder: string): Promise<void> {
       return benchSockets({ ...common, ...counts }, values.part)
     },
     cdp: () => benchCdp(common),
+    inspector: async () => {
+      const wanted = values.part ?? 'session'
+      if (wanted === 'session') await benchInspectorSession(common, Number(values.turns))
+    },
     postgres: () => benchPostgres({ ...common, leaseMs: Number(values.lease) }, values.part),
     claude: () => benchClaude(common),
   }

@@ -5,22 +5,19 @@ import type { SessionView } from '../../wire/views.ts'
 import type { OpenAsk } from '../asks/ask-card.tsx'
 import { api } from '../shared/server.ts'
 import { SessionConnection, type Scope, type SessionAccess } from './connection.ts'
-import { LogWindow } from './log-window.ts'
+import { LogHistory } from './log-history.ts'
+import type { LogWindow } from './log-window.ts'
 import { Outbox } from './outbox.ts'
 
 export type QueueEntry = SessionView['queued'][number]
 
-/** Events of one page; the server gives no more at once. */
-const PAGE_EVENTS = 256
-/** A position behind the end of every log. */
-const BEHIND_ALL = 999_999_999_999_999
 /** How many events are handled at once, so that the page answers its reader in between. */
 const BATCH_ITEMS = 1_000
 const FLUSH_MS = 40
 
 export class SessionModel {
   readonly access: SessionAccess
-  readonly log = new LogWindow()
+  readonly history: LogHistory
   readonly outbox: Outbox
   readonly info = signal<SessionView | null>(null)
   readonly state = signal<ClientState>({ name: 'connecting' })
@@ -37,9 +34,9 @@ export class SessionModel {
   readonly live = signal<{ readonly turn: string; readonly text: string } | null>(null)
   /** What did not work, in a sentence. */
   readonly problem = signal('')
-  /** The log is being read, for the first time or further back. */
-  readonly isReading = signal(true)
   readonly isOpen = computed(() => this.state.value.name !== 'ended')
+  /** Clients drive it over CDP: it has pages, and no conversation. */
+  readonly isBrowser = computed(() => this.info.value?.key?.startsWith('cdp:') === true)
   readonly #connection: SessionConnection
   /** What came since the last time that the page was drawn. */
   #received: (SessionEvent | Delta)[] = []
@@ -49,6 +46,9 @@ export class SessionModel {
   constructor(access: SessionAccess) {
     this.access = access
     this.outbox = new Outbox(access.id)
+    this.history = new LogHistory(access.id, access.link !== null, ({ message }) => {
+      this.problem.value = message
+    })
     this.#connection = new SessionConnection(access, {
       changed: (state) => queueMicrotask(() => this.#changed(state)),
       learned: (info) => {
@@ -63,6 +63,11 @@ export class SessionModel {
 
   get id(): string {
     return this.access.id
+  }
+
+  /** The end of the log. */
+  get log(): LogWindow {
+    return this.history.latest.value
   }
 
   may(scope: Scope): boolean {
@@ -80,7 +85,7 @@ export class SessionModel {
   /** Attaches as a watcher: a driver leaves, and asks do not wait for this page any more. */
   watch(): void {
     this.#flush()
-    this.#connection.watch(this.log.end)
+    this.#connection.watch(this.#end)
   }
 
   leave(): void {
@@ -132,19 +137,6 @@ export class SessionModel {
     await this.#connection.takePart()?.answer(ask, answer)
   }
 
-  /** Reads the page of the log before what is known. */
-  async readEarlier(): Promise<void> {
-    const before = this.log.from.peek()
-    if (before === 0 || this.isReading.peek()) return
-    this.isReading.value = true
-    try {
-      await this.#readBefore(before + 1)
-    } catch (error) {
-      this.problem.value = (error as Error).message
-    }
-    this.isReading.value = false
-  }
-
   /** What waits outside of the log, and what else events do not tell. A guest may not read it. */
   async refresh(): Promise<void> {
     if (this.access.link !== null) return
@@ -167,7 +159,7 @@ export class SessionModel {
         const [info, asks] = await Promise.all([
           api.session(this.id),
           api.openAsks(this.id),
-          this.#readBefore(BEHIND_ALL),
+          this.history.readEnd(),
         ])
         batch(() => {
           this.info.value = info
@@ -179,20 +171,18 @@ export class SessionModel {
         // The connection says why: there is no such session, or no server. It reads all the rest.
       }
     }
-    this.isReading.value = false
-    if (!this.#hasLeft) this.#connection.watch(this.log.end)
+    this.history.isReading.value = false
+    if (!this.#hasLeft) this.#connection.watch(this.#end)
   }
 
-  /** The page that ends right before the event `before`. */
-  async #readBefore(before: number): Promise<void> {
-    const { events, nextBefore = 0, hasMore } = await api.eventsBefore(this.id, before, PAGE_EVENTS)
-    this.log.prepend(events, hasMore ? nextBefore - 1 : 0)
+  get #end(): number {
+    return this.history.latest.peek().end
   }
 
   #restarted(): void {
     this.#received = []
     batch(() => {
-      this.log.clear()
+      this.history.restart()
       this.live.value = null
       this.asks.value = []
       this.running.value = null
@@ -229,14 +219,15 @@ export class SessionModel {
     const items = this.#received.splice(0, BATCH_ITEMS)
     const events = items.filter((item) => item.type !== 'delta')
     batch(() => {
-      if (events.length > 0) this.log.append(events)
+      if (events.length > 0) this.history.append(events)
       for (const item of items) {
         if (item.type === 'delta') this.#say(item)
         else this.#fold(item)
       }
     })
     if (this.#received.length > 0) this.#schedule()
-    else if (this.state.peek().name === 'live') this.outbox.found(this.log.events.peek())
+    else if (this.state.peek().name === 'live')
+      this.outbox.found(this.history.latest.peek().events.peek())
   }
 
   #say({ turn, text }: Delta): void {

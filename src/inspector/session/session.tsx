@@ -1,6 +1,7 @@
 /** The page of one session: what it is, its tabs, and its controls. */
 import type { ComponentType } from 'preact'
 import { useEffect } from 'preact/hooks'
+import { BrowserSession } from '../browsers/browser-session.tsx'
 import { now } from '../shared/moment.ts'
 import { address, go, sessionHref } from '../shared/router.ts'
 import { shownName } from '../shared/shown-text.ts'
@@ -11,6 +12,7 @@ import { SessionHeader } from './header.tsx'
 import { Log } from './log/log.tsx'
 import { Queue } from './queue/queue.tsx'
 import type { SessionModel } from './session-model.ts'
+import { Timeline } from './timeline/timeline.tsx'
 
 type SessionTab = {
   readonly name: string
@@ -18,24 +20,36 @@ type SessionTab = {
   readonly view: ComponentType<{ readonly model: SessionModel }>
   /** The number behind the label; 0 is not shown. */
   readonly count?: (model: SessionModel) => number
-  /** Guests with a link cannot use it. */
-  readonly isForMembers?: true
+  /** By default always. */
+  readonly isThere?: (model: SessionModel) => boolean
 }
 
 /** A new tab is a component in a folder of its own, and a line here. */
 const TABS: readonly SessionTab[] = [
+  {
+    name: 'browser',
+    label: 'Browser',
+    view: ({ model }) => (
+      <div class="panel-body">
+        <BrowserSession session={model.id} />
+      </div>
+    ),
+    isThere: (model) => model.isBrowser.value && model.access.link === null,
+  },
   {
     name: 'conversation',
     label: 'Conversation',
     view: Conversation,
     count: (model) => model.asks.value.length,
   },
+  { name: 'timeline', label: 'Timeline', view: Timeline },
   {
     name: 'queue',
     label: 'Queue',
     view: Queue,
     count: (model) => model.queue.value.length,
-    isForMembers: true,
+    // Guests with a link cannot read it.
+    isThere: ({ access }) => access.link === null,
   },
   { name: 'log', label: 'Log', view: Log },
   {
@@ -47,10 +61,8 @@ const TABS: readonly SessionTab[] = [
 ]
 
 export function SessionView({ model }: { readonly model: SessionModel }) {
-  const [, , wanted = 'conversation'] = address.value.path
-  const tabs = TABS.filter(
-    ({ isForMembers }) => isForMembers !== true || model.access.link === null,
-  )
+  const [, , wanted] = address.value.path
+  const tabs = TABS.filter(({ isThere }) => isThere?.(model) ?? true)
   const tab = tabs.find(({ name }) => name === wanted) ?? tabs[0]
   const title = model.info.value?.key ?? model.id
   useEffect(() => {
@@ -76,6 +88,7 @@ export function SessionView({ model }: { readonly model: SessionModel }) {
         aria-labelledby={`tab-${tab.name}`}
         data-tab={tab.name}
       >
+        <h2 class="seen-only-by-readers">{tab.label}</h2>
         <View key={`${model.id} ${tab.name}`} model={model} />
       </div>
     </section>
@@ -98,7 +111,8 @@ type TabListProps = {
 }
 
 function TabList({ tabs, current, model }: TabListProps) {
-  const choose = (tab: SessionTab): void => go(sessionHref(model.id, tab.name))
+  const choose = (tab: SessionTab): void =>
+    go(sessionHref(model.id, tab === tabs[0] ? undefined : tab.name))
   const onKeyDown = (event: KeyboardEvent): void => {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key]
     if (step === undefined) return

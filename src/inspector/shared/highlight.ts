@@ -94,7 +94,7 @@ function patternOf(family: Family): RegExp {
 }
 
 /** A longer text is not coloured. */
-const COLOURED_CHARS_MAX = 50_000
+const COLOURED_CHARS_MAX = 20_000
 
 /** The pieces of the text, all of it, in order. */
 export function highlight(text: string, language: string): readonly Piece[] {

@@ -12,8 +12,8 @@ import { gfmTaskListItem } from 'micromark-extension-gfm-task-list-item'
 
 export type MarkdownNode = RootContent
 
-/** A longer text is shown as it is: its tree would take longer than a person waits. */
-const PARSED_CHARS_MAX = 200_000
+/** A longer text is shown as it is: its tree would take longer than a frame. */
+const PARSED_CHARS_MAX = 8_000
 const CACHED_MAX = 400
 
 const cache = new Map<string, Root>()
@@ -45,25 +45,50 @@ function forget(oldest: string, tree: Root): Root {
 const FENCE = /^ {0,3}(`{3,}|~{3,})/
 
 /**
- * A text that still grows, as blocks: all but the last are done, so that only the last one is read
- * again when a part is added. A blank line outside of a code block separates them.
+ * A text as blocks, that may still grow: all but the last are done, so that only the last one is
+ * read again when a part is added. A blank line outside of a code block separates them.
  */
-export function growingBlocks(text: string): readonly string[] {
-  const blocks: string[] = []
-  let block: string[] = []
-  let fence: string | null = null
-  for (const line of text.split('\n')) {
-    const mark = FENCE.exec(line)?.[1]
-    if (fence === null) fence = mark ?? null
-    else if (mark?.startsWith(fence) === true) fence = null
-    const isBreak = fence === null && line.trim() === '' && block.length > 0
-    if (isBreak) {
-      blocks.push(block.join('\n'))
-      block = []
-    } else block.push(line)
+export class TextBlocks {
+  #done: string[] = []
+  #doneChars = 0
+
+  /** `text`: what it was before, and more. */
+  of(text: string): readonly string[] {
+    if (text.length < this.#doneChars) {
+      this.#done = []
+      this.#doneChars = 0
+    }
+    let block: string[] = []
+    let fence: string | null = null
+    let at = this.#doneChars
+    for (const line of text.slice(at).split('\n')) {
+      at += line.length + 1
+      const mark = FENCE.exec(line)?.[1]
+      if (fence === null) fence = mark ?? null
+      else if (mark?.startsWith(fence) === true) fence = null
+      const isBreak = fence === null && line.trim() === '' && at <= text.length
+      if (!isBreak) block.push(line)
+      else if (block.length > 0) {
+        this.#done.push(block.join('\n'))
+        this.#doneChars = at
+        block = []
+      }
+    }
+    return block.length === 0 ? [...this.#done] : [...this.#done, block.join('\n')]
   }
-  if (block.length > 0) blocks.push(block.join('\n'))
-  return blocks
+}
+
+export type CodeText = { readonly language: string; readonly text: string }
+
+/** The code in a block that is nothing else, whether or not its end has come; null: it is none. */
+export function codeOf(block: string): CodeText | null {
+  const [, fence = '', language = ''] = /^(`{3,}|~{3,})([^\n`]*)(?:\n|$)/.exec(block) ?? []
+  if (fence === '') return null
+  const [, ...lines] = block.split('\n')
+  const end = lines.findIndex((line) => FENCE.exec(line)?.[1]?.startsWith(fence) === true)
+  if (end !== -1 && end < lines.length - 1) return null
+  const code = end === -1 ? lines : lines.slice(0, end)
+  return { language: language.trim().split(/\s/)[0] ?? '', text: code.join('\n') }
 }
 
 const ADDRESS = /^(https?|mailto):/i

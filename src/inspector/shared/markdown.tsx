@@ -1,15 +1,21 @@
 /** A message as Markdown, as elements: never as HTML. */
 import type { ComponentChildren, VNode } from 'preact'
 import { memo } from 'preact/compat'
+import { useEffect, useMemo, useState } from 'preact/hooks'
 import { CodeBlock } from './code-block.tsx'
 import {
-  growingBlocks,
+  codeOf,
   hiddenHost,
   markdownTree,
   safeAddress,
+  TextBlocks,
   type MarkdownNode,
 } from './markdown-tree.ts'
 import { shownName, shownText } from './shown-text.ts'
+
+/** A longer text is read in several steps, so that none takes longer than a frame. */
+const WHOLE_CHARS_MAX = 4_000
+const STEP_MS = 8
 
 /** `isGrowing`: parts are still added to the text. */
 export const Markdown = memo(function Markdown({
@@ -19,15 +25,43 @@ export const Markdown = memo(function Markdown({
   readonly text: string
   readonly isGrowing?: boolean
 }) {
-  const blocks = isGrowing ? growingBlocks(text) : [text]
+  const isLong = text.length > WHOLE_CHARS_MAX
+  const blocks = useMemo(() => new TextBlocks(), [])
+  const parts = isGrowing || isLong ? blocks.of(text) : [text]
+  const ready = useSteps(parts, isLong && !isGrowing)
   return (
     <div class="markdown" dir="auto">
-      {blocks.map((block, index) => (
-        <Block key={index} text={block} isLast={isGrowing && index === blocks.length - 1} />
+      {parts.slice(0, ready).map((part, index) => (
+        <Block key={index} text={part} isLast={isGrowing && index === parts.length - 1} />
       ))}
+      {ready === parts.length ? null : (
+        <PlainText key="rest" text={parts.slice(ready).join('\n\n')} />
+      )}
     </div>
   )
 })
+
+/** How many of the blocks are to be shown as Markdown: more with each step. */
+function useSteps(blocks: readonly string[], isInSteps: boolean): number {
+  const [begun, setBegun] = useState(0)
+  const ready = isInSteps ? readWithin(blocks, begun) : blocks.length
+  useEffect(() => {
+    if (ready === blocks.length) return
+    const timer = setTimeout(() => setBegun(ready), 0)
+    return () => clearTimeout(timer)
+  })
+  return ready
+}
+
+function readWithin(blocks: readonly string[], begun: number): number {
+  const end = performance.now() + STEP_MS
+  let ready = begun
+  for (; ready < blocks.length && (ready === begun || performance.now() < end); ready += 1) {
+    const block = blocks[ready] ?? ''
+    if (codeOf(block) === null) markdownTree(block)
+  }
+  return ready
+}
 
 const Block = memo(function Block({
   text,
@@ -36,10 +70,19 @@ const Block = memo(function Block({
   readonly text: string
   readonly isLast: boolean
 }) {
+  const code = codeOf(text)
+  if (code !== null) return <CodeBlock {...code} isPlain={isLast} />
   const tree = markdownTree(text)
-  if (tree === null) return <pre class="plain-text">{text}</pre>
-  return <>{shown(tree.children, { isPlain: isLast })}</>
+  return tree === null ? (
+    <PlainText text={text} />
+  ) : (
+    <>{shown(tree.children, { isPlain: isLast })}</>
+  )
 })
+
+function PlainText({ text }: { readonly text: string }) {
+  return <pre class="plain-text">{shownText(text)}</pre>
+}
 
 type Manner = { readonly isPlain: boolean }
 
@@ -50,7 +93,7 @@ function shown(children: readonly MarkdownNode[], manner: Manner): ComponentChil
 function Node({ node, manner }: { readonly node: MarkdownNode; readonly manner: Manner }) {
   switch (node.type) {
     case 'text':
-      return <>{node.value}</>
+      return <>{shownText(node.value)}</>
     case 'paragraph':
       return <p>{shown(node.children, manner)}</p>
     case 'heading':
@@ -112,13 +155,12 @@ function Structure({ node, manner }: { readonly node: MarkdownNode; readonly man
   }
 }
 
-/** Below the headings of the page, which has the first three levels. */
+/** All on one level, below that of the turn: a text may begin with any and leave some out. */
 function Heading({ depth, children }: { readonly depth: number; readonly children: unknown }) {
-  const Level = `h${Math.min(6, depth + 3)}` as 'h4'
   return (
-    <Level class="heading" data-depth={depth}>
+    <h4 class="heading" data-depth={depth}>
       {children as ComponentChildren}
-    </Level>
+    </h4>
   )
 }
 

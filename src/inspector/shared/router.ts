@@ -28,7 +28,7 @@ export function href(path: readonly string[], query: Query = {}): string {
 }
 
 export const sessionHref = (id: string, tab?: string, query?: Query): string =>
-  href(['session', id, ...(tab === undefined || tab === 'conversation' ? [] : [tab])], query)
+  href(['session', id, ...(tab === undefined ? [] : [tab])], query)
 
 /** A malformed address leads to Home. */
 function decode(part: string): string {

@@ -92,8 +92,13 @@ export class InspectorApi extends HttpApi {
   }
 
   /** The page of the log that ends right before the event `before`. */
-  eventsBefore(id: string, before: number, limit: number): Promise<EventPageView> {
-    return this.json(`${sessionPath(id)}/events?before=${before}&limit=${limit}`)
+  eventsBefore(id: string, before: number): Promise<EventPageView> {
+    return this.json(`${sessionPath(id)}/events?before=${before}`)
+  }
+
+  /** The page of the log behind the event `after`. */
+  eventsAfter(id: string, after: number): Promise<EventPageView> {
+    return this.json(`${sessionPath(id)}/events?after=${after}`)
   }
 
   /** The answer has the only copy of its address. */

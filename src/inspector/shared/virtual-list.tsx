@@ -122,18 +122,25 @@ function useScroller<Item>(
   scroller.setOptions(options)
   useLayoutEffect(() => scroller._didMount(), [scroller])
   useLayoutEffect(() => scroller._willUpdate())
+  const staysAtEnd = useRef(anchor === 'end')
   const isOpened = useRef(false)
   useLayoutEffect(() => {
     if (isOpened.current || items.length === 0 || anchor !== 'end') return
     isOpened.current = true
     scroller.scrollToEnd()
   })
-  useStayingAtEnd(scroller, box, anchor)
+  useStayingAtEnd(scroller, box, staysAtEnd)
   useLayoutEffect(() => {
     if (handle === undefined) return
     handle.current = {
-      scrollToIndex: (index, align = 'auto') => scroller.scrollToIndex(index, { align }),
-      scrollToEnd: () => scroller.scrollToEnd(),
+      scrollToIndex: (index, align = 'auto') => {
+        staysAtEnd.current = false
+        scroller.scrollToIndex(index, { align })
+      },
+      scrollToEnd: () => {
+        staysAtEnd.current = anchor === 'end'
+        scroller.scrollToEnd()
+      },
       isAtEnd: () => scroller.isAtEnd(NEAR_PX),
     }
     return () => {
@@ -147,17 +154,17 @@ function useScroller<Item>(
 function useStayingAtEnd(
   scroller: Scroller,
   box: { readonly current: HTMLDivElement | null },
-  anchor: 'start' | 'end',
+  staysAtEnd: { current: boolean },
 ): void {
   useLayoutEffect(() => {
     const { current } = box
-    if (current === null || anchor !== 'end') return
-    let isAtEnd = true
+    // A list that is not to stay there at first never does.
+    if (current === null || !staysAtEnd.current) return
     const remember = (): void => {
-      isAtEnd = current.scrollHeight - current.scrollTop - current.clientHeight < NEAR_PX
+      staysAtEnd.current = current.scrollHeight - current.scrollTop - current.clientHeight < NEAR_PX
     }
     const observer = new ResizeObserver(() => {
-      if (isAtEnd) scroller.scrollToEnd()
+      if (staysAtEnd.current) scroller.scrollToEnd()
     })
     observer.observe(current)
     current.addEventListener('scroll', remember, { passive: true })
@@ -165,5 +172,5 @@ function useStayingAtEnd(
       observer.disconnect()
       current.removeEventListener('scroll', remember)
     }
-  }, [scroller, anchor])
+  }, [scroller])
 }

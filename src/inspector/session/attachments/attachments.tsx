@@ -1,7 +1,7 @@
 /** Present and former attachments, each with its connections as bars on a common timeline. */
 import { useEffect, useMemo } from 'preact/hooks'
 import { clockTime, duration, now } from '../../shared/moment.ts'
-import { Button, Empty, Tag } from '../../shared/parts.tsx'
+import { Empty, Tag } from '../../shared/parts.tsx'
 import { shownName } from '../../shared/shown-text.ts'
 import type { SessionModel } from '../session-model.ts'
 import { foldAttachments, type AttachmentHistory } from './attachment-history.ts'
@@ -39,11 +39,6 @@ export function Attachments({ model }: { readonly model: SessionModel }) {
           </li>
         )}
       </ul>
-      {model.log.from.value > 0 ? (
-        <Button onClick={() => void model.readEarlier()} disabled={model.isReading.value}>
-          Read earlier events
-        </Button>
-      ) : null}
     </div>
   )
 }

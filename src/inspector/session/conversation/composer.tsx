@@ -1,7 +1,7 @@
 /** The box for a turn, how it is sent if another one runs, and what stops the running one. */
 import { useLayoutEffect, useRef } from 'preact/hooks'
 import { Button, Problem, Select } from '../../shared/parts.tsx'
-import { href, sessionHref } from '../../shared/router.ts'
+import { sessionHref } from '../../shared/router.ts'
 import { useDraft } from '../../shared/memory.ts'
 import type { SessionModel } from '../session-model.ts'
 
@@ -24,9 +24,8 @@ export function Composer({
 }) {
   const text = model.outbox.text
   const busy = useDraft('busy')
-  const isBrowser = model.info.value?.key?.startsWith('cdp:') === true
   const box = useGrowing(text.value)
-  if (isBrowser) return <BrowserNote />
+  if (model.isBrowser.value) return <BrowserNote session={model.id} />
   const isOpen = model.isOpen.value && model.may('talk')
   const send = (): void => {
     const value = text.peek()
@@ -121,11 +120,11 @@ function QueueLink({ model }: { readonly model: SessionModel }) {
   )
 }
 
-function BrowserNote() {
+function BrowserNote({ session }: { readonly session: string }) {
   return (
     <p class="browser-note muted">
       This is a browser session: clients drive it over CDP, and it has no conversation. See{' '}
-      <a href={href(['browsers'])}>Browsers</a>.
+      <a href={sessionHref(session, 'browser')}>its pages</a>.
     </p>
   )
 }

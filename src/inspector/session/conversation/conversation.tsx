@@ -1,14 +1,15 @@
 /** The conversation: its turns from the end backwards, what is on its way, asks, and the box. */
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { AskCard } from '../../asks/ask-card.tsx'
 import { Markdown } from '../../shared/markdown.tsx'
 import { clockTime } from '../../shared/moment.ts'
 import { Button, Empty } from '../../shared/parts.tsx'
-import { address, sessionHref } from '../../shared/router.ts'
+import { address, sessionHref, setQuery } from '../../shared/router.ts'
 import { shownText } from '../../shared/shown-text.ts'
 import { VirtualList, type ListHandle } from '../../shared/virtual-list.tsx'
 import type { ConversationItem } from '../log-window.ts'
 import type { OutgoingMessage } from '../outbox.ts'
+import { useJump } from '../jump.ts'
 import type { SessionModel } from '../session-model.ts'
 import { Composer } from './composer.tsx'
 import { Turn } from './turn.tsx'
@@ -22,23 +23,36 @@ const TURN_HEIGHT = 160
 export function Conversation({ model }: { readonly model: SessionModel }) {
   const handle = useRef<ListHandle | null>(null)
   const [isAtEnd, setAtEnd] = useState(true)
+  const { history } = model
+  const window = history.shown.value
   const items: readonly Item[] = [
-    ...model.log.items.value,
+    ...window.items.value,
     ...model.outbox.sending.value.map((message) => ({
       ...{ type: 'sending' as const, key: `sending ${message.id}`, message },
     })),
   ]
-  const from = model.log.from.value
-  useShownTurn(items, handle, model)
+  const wanted = address.value.query['turn'] ?? ''
+  useJump(model, handle, {
+    // A turn's id has the position of its first event.
+    seq: Number(wanted.slice(1)) || 0,
+    find: () => items.findIndex(({ key }) => key === wanted),
+  })
   const isEmpty = items.length === 0
+  const isPast = history.isPast.value
+  const toEnd = (): void => {
+    setQuery({ turn: undefined }, { replace: true })
+    history.showEnd()
+    handle.current?.scrollToEnd()
+  }
   return (
     <div class="conversation-view">
-      {isEmpty && from === 0 && !model.isReading.value ? (
+      {isEmpty && window.from.value === 0 && !history.isReading.value ? (
         <div class="conversation-empty">
           <Empty>No messages yet.</Empty>
         </div>
       ) : null}
       <VirtualList<Item>
+        key={window.id}
         items={items}
         keyOf={(item) => item.key}
         estimate={TURN_HEIGHT}
@@ -47,41 +61,27 @@ export function Conversation({ model }: { readonly model: SessionModel }) {
         label="Conversation"
         class="conversation"
         handle={handle}
-        onNearStart={() => void model.readEarlier()}
+        onNearStart={() => void history.readEarlier()}
+        onNearEnd={() => void history.readLater()}
         onScrolled={(_isAtStart, isEnd) => setAtEnd(isEnd)}
-        before={from > 0 ? <p class="reading muted">Reading what was said before…</p> : undefined}
+        before={
+          history.hasEarlier ? (
+            <p class="reading muted">Reading what was said before…</p>
+          ) : undefined
+        }
         render={(item) => <ItemView item={item} model={model} />}
       />
       <div class="foot">
-        {isAtEnd || isEmpty ? null : (
-          <Button class="to-end" onClick={() => handle.current?.scrollToEnd()}>
+        {(isAtEnd && !isPast) || isEmpty ? null : (
+          <Button class="to-end" onClick={toEnd}>
             ↓ To the end
           </Button>
         )}
         <OpenAsks model={model} />
-        <Composer model={model} sent={() => handle.current?.scrollToEnd()} />
+        <Composer model={model} sent={toEnd} />
       </div>
     </div>
   )
-}
-
-/** Scrolls to the turn that the address names, once it is known. */
-function useShownTurn(
-  items: readonly Item[],
-  handle: { readonly current: ListHandle | null },
-  model: SessionModel,
-): void {
-  const wanted = address.value.query['turn']
-  const shown = useRef<string | undefined>(undefined)
-  const from = model.log.from.value
-  const isReading = model.isReading.value
-  useEffect(() => {
-    if (wanted === undefined || shown.current === wanted || isReading) return
-    const index = items.findIndex(({ key }) => key === wanted)
-    if (index === -1 && from > 0) return void model.readEarlier()
-    shown.current = wanted
-    handle.current?.scrollToIndex(index, 'start')
-  }, [wanted, items.length, from, isReading])
 }
 
 function ItemView({ item, model }: { readonly item: Item; readonly model: SessionModel }) {
@@ -95,7 +95,7 @@ function ItemView({ item, model }: { readonly item: Item; readonly model: Sessio
         <article class="turn" data-state="sending">
           <div class="question">
             <div class="bubble user" dir="auto">
-              {item.message.text}
+              {shownText(item.message.text)}
             </div>
             <p class="question-facts state">is being sent</p>
           </div>
@@ -119,7 +119,7 @@ function EarlierMessages({ item }: { readonly item: Extract<Item, { type: 'earli
       {messages.map(({ role, text, at }, index) => (
         <div key={index} class={role === 'user' ? 'question' : undefined}>
           <div class={`bubble ${role}`} dir="auto">
-            {role === 'user' ? text : <Markdown text={text} />}
+            {role === 'user' ? shownText(text) : <Markdown text={text} />}
           </div>
           <p class="question-facts">{clockTime(at)}</p>
         </div>

@@ -44,25 +44,39 @@ export type TurnView = {
   readonly entries: readonly TurnEntry[]
   readonly queuedAt: number | null
   readonly startedAt: number | null
+  /** Where in the log it started: turns ran in this order. */
+  readonly startedSeq: number | null
   readonly endedAt: number | null
   readonly usage: TurnUsage | null
   readonly input: Input | null
 }
 
+type ToolEntry = Extract<TurnEntry, { type: 'tool' }>
+
 type Folding = { -readonly [Field in keyof TurnView]: TurnView[Field] } & {
   entries: TurnEntry[]
   readonly calls: Map<string, ToolCall>
+  readonly tools: Map<string, ToolEntry>
 }
 
-/** `events`: those of the turn, in order; the first ones may not be known. */
-export function foldTurn(id: string, events: readonly SessionEvent[]): TurnView {
-  const turn: Folding = {
-    ...{ id, state: 'running', why: '', entries: [], usage: null, input: null },
-    ...{ queuedAt: null, startedAt: null, endedAt: null, calls: new Map() },
+/** The events of a turn, in order, as they come; the first ones may not be known. */
+export class TurnFold {
+  readonly #turn: Folding
+
+  constructor(id: string) {
+    this.#turn = {
+      ...{ id, state: 'running', why: '', entries: [], usage: null, input: null },
+      ...{ queuedAt: null, startedAt: null, startedSeq: null, endedAt: null },
+      ...{ calls: new Map(), tools: new Map() },
+    }
   }
-  for (const event of events) fold(turn, event)
-  const { calls: _calls, ...view } = turn
-  return view
+
+  /** The turn after these too. */
+  add(events: readonly SessionEvent[]): TurnView {
+    for (const event of events) fold(this.#turn, event)
+    const { calls: _calls, tools: _tools, entries, ...view } = this.#turn
+    return { ...view, entries: [...entries] }
+  }
 }
 
 function fold(turn: Folding, event: SessionEvent): void {
@@ -75,6 +89,7 @@ function fold(turn: Folding, event: SessionEvent): void {
       turn.state = 'running'
       turn.queuedAt ??= event.queuedAt ?? null
       turn.startedAt = event.at
+      turn.startedSeq = event.seq
       return ask(turn, event)
     case 'turn.joined':
       return void turn.entries.push(inputEntry(event, 'joined'))
@@ -169,13 +184,15 @@ function activity(turn: Folding, event: ActivityEvent): void {
 
 function toolCall(turn: Folding, call: ToolCall, at: number): void {
   const isOver = call.status === 'done' || call.status === 'failed'
-  const known = turn.entries.find((entry) => entry.type === 'tool' && entry.call.id === call.id)
-  if (known?.type === 'tool') {
+  const known = turn.tools.get(call.id)
+  if (known !== undefined) {
     known.call = call
     if (isOver) known.endedAt ??= at
-  } else {
-    turn.entries.push({ type: 'tool', call, startedAt: at, endedAt: isOver ? at : null })
+    return
   }
+  const entry: ToolEntry = { type: 'tool', call, startedAt: at, endedAt: isOver ? at : null }
+  turn.tools.set(call.id, entry)
+  turn.entries.push(entry)
 }
 
 /** Each update has the whole plan: it replaces the one before. */

@@ -1,8 +1,10 @@
 /** A turn: what was asked, what the agent did and said, and how it ended. */
 import type { ComponentChildren } from 'preact'
+import { memo } from 'preact/compat'
+import { useState } from 'preact/hooks'
 import { Markdown } from '../../shared/markdown.tsx'
-import { clockTime, duration, fullTime, now } from '../../shared/moment.ts'
-import { Status } from '../../shared/parts.tsx'
+import { clockTime, duration, fullTime, now, plural } from '../../shared/moment.ts'
+import { Button, Status } from '../../shared/parts.tsx'
 import { shownName, shownText } from '../../shared/shown-text.ts'
 import { Value } from '../../shared/code-block.tsx'
 import type { TurnModel } from '../log-window.ts'
@@ -12,29 +14,69 @@ import { ToolCard } from './tool-card.tsx'
 import { TurnActions } from './turn-actions.tsx'
 import { outcomeText, type TurnEntry, type TurnView } from './turn-view.ts'
 
+/** So many steps of a turn are in the document: an agent may have made thousands. */
+const STEPS_SHOWN = 100
+
 type TurnProps = { readonly turn: TurnModel; readonly model: SessionModel }
 
-export function Turn({ turn, model }: TurnProps) {
+/** Drawn again only if the turn changes: the list around it changes often. */
+export const Turn = memo(function Turn({ turn, model }: TurnProps) {
   const view = turn.view.value
   const { id, state, entries } = view
-  const live = model.live.value?.turn === id ? model.live.value.text : null
+  const isRunning = state === 'running' && model.running.value === id
   return (
     <article class="turn" data-turn={id} data-state={state} aria-label={`Turn ${id}`}>
-      {entries.map((entry, index) => (
-        <Entry key={index} entry={entry} view={view} model={model} />
-      ))}
-      {live === null ? null : (
-        <div class="bubble assistant" data-live="">
-          <Markdown text={live} isGrowing />
-        </div>
-      )}
-      {state === 'running' ? <Working view={view} model={model} isSilent={live === null} /> : null}
+      <h3 class="seen-only-by-readers">Turn {id}</h3>
+      <Entries entries={entries} view={view} model={model} />
+      {isRunning ? <LiveAnswer view={view} model={model} /> : null}
       <footer class="turn-foot">
         <TurnState view={view} />
         <TurnFacts view={view} />
         <TurnActions view={view} model={model} />
       </footer>
     </article>
+  )
+})
+
+type EntriesProps = {
+  readonly entries: readonly TurnEntry[]
+  readonly view: TurnView
+  readonly model: SessionModel
+}
+
+/** What was asked, and the last steps; more of them on request. */
+function Entries({ entries, view, model }: EntriesProps) {
+  const [count, setCount] = useState(STEPS_SHOWN)
+  const hidden = Math.max(0, entries.length - 1 - count)
+  const shown = (from: number, to: number) =>
+    entries
+      .slice(from, to)
+      .map((entry, index) => <Entry key={from + index} entry={entry} view={view} model={model} />)
+  return (
+    <>
+      {shown(0, 1)}
+      {hidden === 0 ? null : (
+        <Button kind="plain" class="more-steps" onClick={() => setCount(count + STEPS_SHOWN)}>
+          {plural(hidden, 'earlier step')}: show more
+        </Button>
+      )}
+      {shown(1 + hidden, entries.length)}
+    </>
+  )
+}
+
+/** What is being said: alone, so that each part of it changes nothing else. */
+function LiveAnswer({ view, model }: { readonly view: TurnView; readonly model: SessionModel }) {
+  const live = model.live.value?.turn === view.id ? model.live.value.text : null
+  return (
+    <>
+      {live === null ? null : (
+        <div class="bubble assistant" data-live="">
+          <Markdown text={live} isGrowing />
+        </div>
+      )}
+      <Working view={view} model={model} isSilent={live === null} />
+    </>
   )
 }
 
@@ -102,7 +144,7 @@ function Question({ entry, model }: { readonly entry: InputEntry; readonly model
   return (
     <div class="question" data-how={how}>
       <div class="bubble user" dir="auto">
-        {text}
+        {shownText(text)}
         <Blobs parts={parts} access={model.access} />
       </div>
       <p class="question-facts">

@@ -8,7 +8,7 @@ import { address, sessionHref, setQuery } from '../../shared/router.ts'
 import { shownName, shownText } from '../../shared/shown-text.ts'
 import { VirtualList, type ListHandle } from '../../shared/virtual-list.tsx'
 import type { SessionModel } from '../session-model.ts'
-import { useJump } from './jump.ts'
+import { useJump } from '../jump.ts'
 
 const KINDS = [
   ['', 'All events'],
@@ -26,11 +26,16 @@ export function Log({ model }: { readonly model: SessionModel }) {
   const { query } = address.value
   const { filter = '', kind = '', turn = '' } = query
   const handle = useRef<ListHandle | null>(null)
-  const all = model.log.events.value
+  const { history } = model
+  const window = history.shown.value
+  const all = window.events.value
   const events = useMemo(() => matching(all, { filter, kind, turn }), [all, filter, kind, turn])
   const opened = query['event'] ?? ''
-  useJump(model, events, handle)
-  const from = model.log.from.value
+  useJump(model, handle, {
+    seq: Number(opened) || 0,
+    find: () => events.findIndex(({ seq }) => seq >= Number(opened)),
+  })
+  const from = window.from.value
   return (
     <div class="log-view">
       <form class="log-filters filters" role="search" onSubmit={(event) => event.preventDefault()}>
@@ -53,13 +58,26 @@ export function Log({ model }: { readonly model: SessionModel }) {
           </Button>
         )}
         <JumpBox />
+        {history.isPast.value ? (
+          <Button
+            onClick={() => {
+              setQuery({ event: undefined })
+              history.showEnd()
+            }}
+          >
+            ↓ To the end
+          </Button>
+        ) : null}
         <span class="muted small log-count">
           {events.length.toLocaleString()} of {all.length.toLocaleString()} events
-          {from > 0 ? `, from ${(from + 1).toLocaleString()}` : ''}
+          {from > 0 || history.isPast.value
+            ? `, ${(from + 1).toLocaleString()} to ${window.end.toLocaleString()}`
+            : ''}
         </span>
       </form>
       {events.length === 0 && from === 0 ? <Empty>No events match.</Empty> : null}
       <VirtualList<SessionEvent>
+        key={window.id}
         items={events}
         keyOf={(event) => event.seq}
         estimate={ROW_HEIGHT}
@@ -67,8 +85,11 @@ export function Log({ model }: { readonly model: SessionModel }) {
         label="Log"
         class="log"
         handle={handle}
-        onNearStart={() => void model.readEarlier()}
-        before={from > 0 ? <p class="reading muted">Reading earlier events…</p> : undefined}
+        onNearStart={() => void history.readEarlier()}
+        onNearEnd={() => void history.readLater()}
+        before={
+          history.hasEarlier ? <p class="reading muted">Reading earlier events…</p> : undefined
+        }
         render={(event) => (
           <LogEntry event={event} model={model} isOpen={opened === String(event.seq)} />
         )}
