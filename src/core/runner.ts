@@ -109,6 +109,8 @@ export type Capabilities = {
   /** The values that are known before it runs. */
   readonly modes: readonly string[]
   readonly models: readonly string[]
+  /** The names of those that the operator has configured, for the setting of that name. */
+  readonly mcpServers: readonly string[]
   /** At which turns it can be forked; null: it cannot. */
   readonly fork: 'any' | 'head' | null
   /** It continues its sessions after it was stopped. */
@@ -127,6 +129,7 @@ export const NO_CAPABILITIES: Capabilities = {
   settings: [],
   modes: [],
   models: [],
+  mcpServers: [],
   fork: null,
   load: false,
   plans: false,

@@ -246,6 +246,25 @@ describe('MCP servers of the client', () => {
       'ignored',
     )
   })
+
+  it('are the operator’s where the operator has configured that name', async () => {
+    const mcpServers = { files: { command: 'serve-files' }, web: { command: 'serve-web' } }
+    const server = await start({ agent: { mcpServers } })
+    const client = await connect(server.url, {})
+    const open = async (settings: object): Promise<any> => {
+      const named = [
+        { name: 'files', command: '/bin/sh', args: ['-c', 'id'], env: [] },
+        { type: 'http', name: 'web', url: 'http://10.0.0.1/mcp', headers: [] },
+      ]
+      const params = { cwd: '/', mcpServers: named, _meta: { holdfast: { settings } } }
+      return (await client.request('session/new', params))._meta.holdfast
+    }
+    expect(await open({})).not.toHaveProperty('ignored')
+    expect((await open({ mcpServers: ['web'] })).ignored).toEqual({ mcpServers: ['files'] })
+    const { body } = await server.get('/v1/agents')
+    const tiny = body.agents.find(({ name }: any) => name === 'tiny')
+    expect(tiny.capabilities.mcpServers).toEqual(['files', 'web'])
+  })
 })
 
 describe('through a node that does not own the session', () => {

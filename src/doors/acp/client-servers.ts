@@ -1,8 +1,11 @@
 /**
  * MCP servers that a client names when it opens a session. They are commands to run here, or
- * addresses that the agent would connect to from here: only the operator names these. The client is
- * told so, in the response for programs and as a message for people.
+ * addresses that the agent would connect to from here: only the operator configures these. One that
+ * the operator has configured by the same name is the operator's, whatever the client says of it;
+ * of the others the client is told that they are not used, in the response for programs and as a
+ * message for people.
  */
+import type { Capabilities, Settings } from '../../core/index.ts'
 import { isRecord } from '../../schema/contract.ts'
 import type { OpeningParams } from './schemas.ts'
 
@@ -10,11 +13,20 @@ import type { OpeningParams } from './schemas.ts'
 const NAMES_MAX = 10
 const NAME_CHARS_MAX = 64
 
-export function clientServers({ mcpServers = [] }: OpeningParams): readonly string[] {
-  return mcpServers.map((server) => {
-    const name = isRecord(server) ? server['name'] : undefined
-    return typeof name === 'string' ? name.slice(0, NAME_CHARS_MAX).toWellFormed() : '?'
+/** The names of those that are not used. */
+export function unusedServers(
+  { mcpServers = [] }: OpeningParams,
+  { mcpServers: configured }: Pick<Capabilities, 'mcpServers'>,
+  { mcpServers: chosen = configured }: Settings,
+): readonly string[] {
+  return mcpServers.map(nameOf).filter((name) => {
+    return !configured.includes(name) || !chosen.includes(name)
   })
+}
+
+function nameOf(server: unknown): string {
+  const name = isRecord(server) ? server['name'] : undefined
+  return typeof name === 'string' ? name.slice(0, NAME_CHARS_MAX).toWellFormed() : '?'
 }
 
 export function serversNotice(names: readonly string[]): string {

@@ -16,7 +16,7 @@ import { VERSION } from '../../wire/version.ts'
 import { AcpAttachment } from './attachment.ts'
 import type { RequestContext } from './client-end.ts'
 import { offersIn } from './client-requests.ts'
-import { clientServers, serversNotice } from './client-servers.ts'
+import { serversNotice, unusedServers } from './client-servers.ts'
 import { updateCursorAt, readCursor, type UpdateCursor } from './cursor.ts'
 import type { RpcId } from '../json-rpc.ts'
 import type { ServedMethod } from './methods.ts'
@@ -205,7 +205,8 @@ async function open(
   const opening = openingOf(params)
   const known = context.attachments.get(session.id)
   if (known !== undefined) {
-    return told(known, params, await openAgain(context, known, { opening, history }))
+    const again = await openAgain(context, known, { opening, history })
+    return told(context, { attachment: known, params }, again)
   }
   const attachment = await attachInRoom(context, session, { opening, history })
   try {
@@ -213,7 +214,8 @@ async function open(
     if (history !== 'after') await attachment.catchUp(state.seq)
     const commands = history === 'none' && opening.at === undefined ? state.commands : null
     const after = (): void => attachment.begin(history === 'after' ? state.seq : null, commands)
-    return told(attachment, params, { result: opened(context, attachment, state), after })
+    const reply = { result: opened(context, attachment, state), after }
+    return await told(context, { attachment, params }, reply)
   } catch (error) {
     attachment.end('leave')
     throw error
@@ -221,12 +223,13 @@ async function open(
 }
 
 /** With what is not done of what the client wants. */
-function told(
-  attachment: AcpAttachment,
-  params: OpeningParams,
+async function told(
+  context: Context,
+  { attachment, params }: { readonly attachment: AcpAttachment; readonly params: OpeningParams },
   { result, after }: OpenedReply,
-): RpcReply {
-  const servers = clientServers(params)
+): Promise<RpcReply> {
+  const { agent, settings } = await attachment.session.state()
+  const servers = unusedServers(params, context.capabilitiesOf(agent), settings)
   if (servers.length === 0) return { result, after }
   const { holdfast } = result._meta
   const _meta = { holdfast: { ...holdfast, ignored: { mcpServers: servers } } }

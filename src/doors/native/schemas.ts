@@ -139,6 +139,7 @@ export const AgentList = Type.Object({
         settings: Type.Array(oneOf(SETTING_NAMES), { description: 'Those that it can honour.' }),
         modes: Type.Array(text, { description: 'Known before it runs.' }),
         models: Type.Array(text, { description: 'Known before it runs.' }),
+        mcpServers: Type.Array(text, { description: 'Those that the operator has configured.' }),
         fork: orNull(oneOf(['any', 'head']), { description: 'At which turns; null: at none.' }),
         load: Type.Boolean({ description: 'It continues sessions after it was stopped.' }),
         plans: Type.Boolean(),

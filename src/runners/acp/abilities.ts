@@ -76,6 +76,7 @@ export function capabilitiesOf(known: KnownAgent, options: AcpSettings): Capabil
     settings: [...chosen.filter(([, can]) => can).map(([name]) => name), ...places],
     modes: modes.filter((mode) => mayChooseMode(mode, options)),
     models,
+    mcpServers: Object.keys(options.mcpServers ?? {}),
     fork: abilities?.fork === true && mayFork(options) ? 'head' : null,
     load: has('load') || has('resume'),
   }

@@ -94,6 +94,7 @@ class ClaudeRunner extends PooledRunner<ClaudeAgent> {
       ...{ asks: true, images: true, files: true, load: true, plans: true, commands: true },
       clientTools: true,
       settings: ['mode', 'model', 'instructions', ...placeSettings(this.#settings)],
+      mcpServers: Object.keys(this.#settings.mcpServers ?? {}),
       modes,
       models,
       fork: mayFork(this.#settings) ? 'any' : null,

@@ -67,6 +67,7 @@ class CodexRunner extends PooledRunner<CodexAgent> {
       ...NO_CAPABILITIES,
       ...{ asks: true, images: true, steering: true, load: true, plans: true },
       settings: ['mode', 'model', 'instructions', ...placeSettings(this.#settings)],
+      mcpServers: Object.keys(this.#settings.mcpServers ?? {}),
       modes,
       models: this.#models,
       fork: mayFork(this.#settings) ? 'any' : null,
