@@ -236,7 +236,10 @@ class TerminalTurn {
   #howToAnswer(ask: Ask): string {
     const { id = '', key = null } = this.#session.info ?? {}
     const name = askName({ id: ask.id, session: { id, key } })
-    const [option] = ask.options ?? []
+    const { options } = ask
+    // Not the first one: it may allow more than what is asked.
+    const once = options?.find((one) => one.means === 'allow' || one.id === 'allow')
+    const option = once ?? options?.[0]
     const answer = option === undefined ? '--text TEXT' : quoted(option.id)
     // A token is never printed: it is expected where this command has it from.
     const line = `holdfast answer ${name} ${answer} --url ${this.#options.remote.url}`

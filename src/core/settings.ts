@@ -134,7 +134,7 @@ function keptList(value: unknown): readonly unknown[] | null {
   return JSON.stringify(value).length <= STATE_LIMITS.listCharsMax ? value : null
 }
 
-function addedUsage(before: Usage, fields: Readonly<Record<string, unknown>>): Usage {
+export function addedUsage(before: Usage, fields: Readonly<Record<string, unknown>>): Usage {
   const added = (name: keyof Usage): number => {
     const value = fields[name]
     return before[name] + (typeof value === 'number' && value > 0 && value < 1e12 ? value : 0)

@@ -2,10 +2,11 @@
 import { assertVisible, type Caller } from './access.ts'
 import { AnswerText } from './answer-text.ts'
 import { HoldfastError } from './errors.ts'
-import type { SessionEvent } from './events.ts'
+import type { EventOf, SessionEvent } from './events.ts'
 import type { FeedItem, Position, StopSignal } from './feed.ts'
 import { readEvent, readEvents, turnUnknown, type LogContext } from './history.ts'
-import type { Principal, Input, Reply, Session, TurnError, TurnState } from './state.ts'
+import { addedUsage, NO_USAGE, usageIn } from './settings.ts'
+import type { Principal, Input, Reply, Session, TurnError, TurnState, Usage } from './state.ts'
 import { isTerminal, joinInputs, queuedAtOf, turnSeq } from './turns.ts'
 
 export type TurnRecord = {
@@ -22,6 +23,8 @@ export type TurnRecord = {
   readonly queuedAt: number | null
   readonly startedAt: number | null
   readonly endedAt: number | null
+  /** What it has used, as the agent reported it; null: it has not, or not yet. */
+  readonly usage: Usage | null
 }
 
 /** A turn that was recorded, or that ran already and has taken the request as a message. */
@@ -37,6 +40,8 @@ export function recordTurn(record: TurnRecord | null, event: SessionEvent): Turn
       return { ...record, state: 'running', startedAt: event.at }
     case 'message.added':
       return { ...record, reply: replyOf(event) }
+    case 'turn.activity':
+      return recordUsage(record, event)
     case 'turn.done':
       return { ...record, state: 'done', endedAt: event.at }
     case 'turn.failed':
@@ -68,7 +73,13 @@ function newRecord(event: SessionEvent): TurnRecord {
     queuedAt: queuedAtOf(event),
     startedAt: queued ? null : event.at,
     endedAt: null,
+    usage: null,
   }
+}
+
+function recordUsage(record: TurnRecord, event: EventOf<'turn.activity'>): TurnRecord {
+  const used = usageIn(event)
+  return used === null ? record : { ...record, usage: addedUsage(record.usage ?? NO_USAGE, used) }
 }
 
 export function replyOf(event: { readonly text: string; readonly data?: unknown }): Reply {

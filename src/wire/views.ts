@@ -142,10 +142,10 @@ function askedSession({ id, key, agent, labels, principal }: SessionRow) {
 }
 
 export function turnView(session: string, turn: TurnRecord) {
-  const { id, state, input, reply, error, reason, by, queuedAt, startedAt, endedAt } = turn
+  const { id, state, input, reply, error, reason, by, queuedAt, startedAt, endedAt, usage } = turn
   return {
     session,
-    turn: { id, state, input, reply, error, reason, by, queuedAt, startedAt, endedAt },
+    turn: { id, state, input, reply, error, reason, by, queuedAt, startedAt, endedAt, usage },
   }
 }
 

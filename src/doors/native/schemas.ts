@@ -47,6 +47,11 @@ const Principal = orNull(
   { description: 'On whose behalf; null: not recorded.' },
 )
 
+const USAGE = {
+  ...{ inputTokens: whole, outputTokens: whole, cachedTokens: whole },
+  costUsd: Type.Number(),
+}
+
 export const Turn = Type.Object({
   id: text,
   state: oneOf(TURN_STATES),
@@ -60,6 +65,7 @@ export const Turn = Type.Object({
   queuedAt: timeOrNull,
   startedAt: timeOrNull,
   endedAt: timeOrNull,
+  usage: orNull(Type.Object(USAGE), { description: 'As the agent reported it, if it did.' }),
 })
 
 const QueueRow = Type.Object({
@@ -111,10 +117,7 @@ export const Session = Type.Object({
   }),
   plan: orNull(Type.Array(anything()), { description: "The agent's plan, as it told it last." }),
   commands: orNull(Type.Array(anything()), { description: 'Slash commands of the agent.' }),
-  usage: Type.Object(
-    { inputTokens: whole, outputTokens: whole, cachedTokens: whole, costUsd: Type.Number() },
-    { description: 'Of all its turns, as the agent reports it.' },
-  ),
+  usage: Type.Object(USAGE, { description: 'Of all its turns, as the agent reports it.' }),
   origin: orNull(Type.Object({ session: textOrNull, turn: textOrNull, backend: textOrNull }), {
     description: 'Where its conversation began, if not here: forked at a turn, or adopted.',
   }),
