@@ -3,10 +3,17 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { recall } from './shared/memory.ts'
 import { Dialog } from './shared/dialog.tsx'
 import { followAsks, feedProblem, inbox, inboxProblem } from './shared/feeds.ts'
-import { followMe } from './shared/me.ts'
+import { followMe, may } from './shared/me.ts'
 import { Button, Field } from './shared/parts.tsx'
 import { address, href } from './shared/router.ts'
+import { pageTitle } from './shared/title.ts'
 import { tokenPrompt } from './shared/server.ts'
+import { followAttention } from './frame/attention.ts'
+import { Help } from './frame/help.tsx'
+import { focusView, followKeys } from './frame/keyboard.ts'
+import { overlay } from './frame/overlays.ts'
+import { Palette } from './frame/palette.tsx'
+import { TABS } from './session/session.tsx'
 import { VIEWS, viewOf, type View } from './views.tsx'
 
 export function App() {
@@ -16,12 +23,14 @@ export function App() {
   const isGuest = path[0] === 'session' && recall(`link:${path[1] ?? ''}`) !== null
   useEffect(() => followAsks(!isGuest), [isGuest])
   useEffect(() => (isGuest ? undefined : followMe()), [isGuest])
+  useEffect(followAttention, [])
+  useEffect(followKeys, [])
   const place = path.slice(0, 2).join('/')
   const first = useRef(place)
   useEffect(() => {
-    if (view.title !== null) document.title = `${view.title} – Holdfast`
+    if (view.title !== null) pageTitle.value = view.title
     // The first view has the focus of the page itself.
-    if (first.current !== place) main.current?.focus()
+    if (first.current !== place && main.current !== null) focusView(main.current)
     first.current = ''
   }, [place])
   const Shown = view.component
@@ -35,8 +44,21 @@ export function App() {
         <Shown key={view.name === 'session' ? place : view.name} path={path} />
       </main>
       <TokenDialog />
+      {tokenPrompt.value === null ? <Overlay isGuest={isGuest} /> : null}
     </>
   )
+}
+
+/** Guests with a link have their session and nothing else. */
+function Overlay({ isGuest }: { readonly isGuest: boolean }) {
+  const shown = overlay.value
+  const close = (): void => {
+    if (overlay.peek() === shown) overlay.value = null
+  }
+  if (shown === 'help') return <Help onClose={close} />
+  if (shown !== 'palette' || isGuest) return null
+  const views = VIEWS.flatMap(({ name, label }) => (label === null ? [] : [{ name, label }]))
+  return <Palette views={views} tabs={TABS} onClose={close} />
 }
 
 function Sidebar({ current, isGuest }: { readonly current: View; readonly isGuest: boolean }) {
@@ -50,9 +72,10 @@ function Sidebar({ current, isGuest }: { readonly current: View; readonly isGues
         </svg>
         Holdfast
       </a>
+      {isGuest ? null : <SearchButton />}
       {isGuest ? null : (
         <nav aria-label="Views">
-          {VIEWS.filter(({ label }) => label !== null).map((view) => (
+          {VIEWS.filter(isInNavigation).map((view) => (
             <a
               key={view.name}
               href={href([view.name === 'home' ? '' : view.name])}
@@ -76,6 +99,26 @@ function Sidebar({ current, isGuest }: { readonly current: View; readonly isGues
         {problem}
       </p>
     </header>
+  )
+}
+
+const isInNavigation = ({ label, scope }: View): boolean =>
+  label !== null && (scope === undefined || may(scope) !== false)
+
+function SearchButton() {
+  return (
+    <button
+      type="button"
+      class="search-button"
+      aria-keyshortcuts="Control+K"
+      onClick={() => (overlay.value = 'palette')}
+    >
+      <svg viewBox="0 0 16 16" aria-hidden="true">
+        <path d="M11.5 7a4.5 4.5 0 1 1-9 0 4.5 4.5 0 0 1 9 0M10.5 10.5l3 3" />
+      </svg>
+      <span>Go to…</span>
+      <kbd aria-hidden="true">Ctrl K</kbd>
+    </button>
   )
 }
 

@@ -3,6 +3,7 @@ import type { ComponentType } from 'preact'
 import { Browsers } from './browsers/browsers.tsx'
 import { Home } from './home/home.tsx'
 import { NewSession } from './new-session/new-session.tsx'
+import { Nodes } from './nodes/nodes.tsx'
 import { ReloadTest } from './reload-test/reload-test.tsx'
 import { openSession } from './session/open-sessions.ts'
 import { SessionView } from './session/session.tsx'
@@ -21,6 +22,8 @@ export type View = {
   readonly icon?: string
   /** The view in the navigation to which it belongs. */
   readonly parent?: string
+  /** What a token must allow, so that the view is in the navigation. */
+  readonly scope?: string
   readonly component: ComponentType<ViewProps>
 }
 
@@ -47,6 +50,14 @@ export const VIEWS: readonly View[] = [
     title: 'Browsers',
     icon: 'M2 3h12v10H2zM2 6h12M4 4.5h.01M6 4.5h.01',
     component: Browsers,
+  },
+  {
+    name: 'nodes',
+    label: 'Nodes',
+    title: 'Nodes',
+    scope: 'admin',
+    icon: 'M3 2.5h10v4H3zM3 9.5h10v4H3zM5.5 4.5h.01M5.5 11.5h.01',
+    component: Nodes,
   },
   {
     name: 'reload-test',

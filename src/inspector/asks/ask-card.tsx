@@ -39,7 +39,7 @@ export function AskCard({ ask, session, answer, mayAnswer, mayEdit, children }: 
   const isEdited = mayEdit && accepts.includes('input') && detail?.input !== undefined
   const left = `${duration(Math.max(0, deadline - now.value))} left`
   return (
-    <section class="ask" data-ask={id} aria-label={`Question, ${kind}`}>
+    <section class="ask" data-ask={id} data-row tabIndex={-1} aria-label={`Question, ${kind}`}>
       {children}
       <p class="ask-question">
         <span class="ask-words">{shownText(question)}</span>{' '}

@@ -7,15 +7,17 @@ type Detail = NonNullable<Ask['detail']>
 
 export function AskDetailView({ detail }: { readonly detail: Detail }) {
   const { tool, kind, command, cwd, url, paths, diff, plan, reason, input, truncated } = detail
-  const name = [tool, kind].filter((word) => word !== undefined).join(', ')
+  const name = tool ?? kind
   const isShown = [command, url, diff, plan].some((part) => part !== undefined)
   return (
     <div class="detail">
-      <Fact name="Tool" text={name} />
+      <div class="facts-line">
+        <Fact name="Tool" text={name} />
+        <Fact name="In" text={cwd} />
+        <Fact name="Reason" text={reason} />
+      </div>
       <Block name="Command" text={command} />
-      <Fact name="In" text={cwd} />
       <Fact name="URL" text={url} />
-      <Fact name="Reason" text={reason} />
       {diff === undefined ? <Block name="Files" text={paths?.join('\n')} /> : null}
       <Block name="Plan" text={plan} />
       {diff?.map((change, index) => (

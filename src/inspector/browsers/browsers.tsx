@@ -6,6 +6,7 @@ import { plural } from '../shared/moment.ts'
 import { usePolled } from '../shared/polled.ts'
 import { href, sessionHref } from '../shared/router.ts'
 import { shownName } from '../shared/shown-text.ts'
+import { pageTitle } from '../shared/title.ts'
 import {
   BROWSERS_MS,
   bytes,
@@ -131,7 +132,7 @@ function SessionCard({ tenancy }: { readonly tenancy: BrowserTenancy }) {
 
 function OneSession({ session }: { readonly session: string }) {
   useEffect(() => {
-    document.title = 'Browser session – Holdfast'
+    pageTitle.value = 'Browser session'
   }, [])
   return (
     <div class="page browsers">

@@ -2,13 +2,17 @@
 import { useEffect, useMemo } from 'preact/hooks'
 import type { OpenAskView } from '../../wire/views.ts'
 import { AskCard } from '../asks/ask-card.tsx'
+import { canNotify, isNotifying, setNotifying } from '../frame/attention.ts'
 import { inbox } from '../shared/feeds.ts'
+import { may } from '../shared/me.ts'
 import { Ago, Empty, SessionName } from '../shared/parts.tsx'
 import { href, sessionHref } from '../shared/router.ts'
 import { api } from '../shared/server.ts'
 import { shownName } from '../shared/shown-text.ts'
 import { readFilters } from '../sessions/filters.ts'
 import { SessionRow } from '../sessions/row.tsx'
+import { Charts } from './charts.tsx'
+import { Machines } from './machines.tsx'
 import { SessionList } from '../sessions/session-list.ts'
 
 const SHOWN = 8
@@ -29,13 +33,21 @@ export function Home() {
           New session
         </a>
       </header>
-      <Inbox asks={asks} />
-      <Rows title="Running now" rows={busy} empty="No turn runs." />
-      <Rows
-        title="Failed lately"
-        rows={failed}
-        empty="No session ended its last turn with an error."
-      />
+      <div class="home-columns">
+        <div class="home-work">
+          <Inbox asks={asks} />
+          <Rows title="Running now" rows={busy} empty="No turn runs." />
+          <Rows
+            title="Failed lately"
+            rows={failed}
+            empty="No session ended its last turn with an error."
+          />
+        </div>
+        <div class="home-figures">
+          <Charts />
+          <Machines />
+        </div>
+      </div>
     </div>
   )
 }
@@ -43,9 +55,14 @@ export function Home() {
 function Inbox({ asks }: { readonly asks: readonly OpenAskView[] }) {
   return (
     <section class="inbox" aria-labelledby="inbox-title">
-      <h2 id="inbox-title">
-        Waiting for an answer {asks.length === 0 ? null : <span class="count">{asks.length}</span>}
-      </h2>
+      <div class="section-head">
+        <h2 id="inbox-title">
+          Waiting for an answer{' '}
+          {asks.length === 0 ? null : <span class="count">{asks.length}</span>}
+        </h2>
+        <span class="spring" />
+        {canNotify ? <NotifyButton /> : null}
+      </div>
       {asks.length === 0 ? <Empty>Nothing waits for you.</Empty> : null}
       <div class="asks">
         {asks.map((ask) => (
@@ -54,8 +71,8 @@ function Inbox({ asks }: { readonly asks: readonly OpenAskView[] }) {
             ask={ask}
             session={ask.session.id}
             answer={(value) => api.answer(ask.session.id, ask.id, value)}
-            mayAnswer
-            mayEdit
+            mayAnswer={may('answer') !== false}
+            mayEdit={may('edit') !== false}
           >
             <p class="ask-session">
               <a href={sessionHref(ask.session.id)}>
@@ -69,6 +86,19 @@ function Inbox({ asks }: { readonly asks: readonly OpenAskView[] }) {
         ))}
       </div>
     </section>
+  )
+}
+
+function NotifyButton() {
+  return (
+    <button
+      type="button"
+      class="button plain small"
+      aria-pressed={isNotifying.value}
+      onClick={() => void setNotifying(!isNotifying.peek())}
+    >
+      {isNotifying.value ? 'Notifications are on' : 'Notify me'}
+    </button>
   )
 }
 

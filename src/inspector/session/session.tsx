@@ -5,6 +5,7 @@ import { BrowserSession } from '../browsers/browser-session.tsx'
 import { now } from '../shared/moment.ts'
 import { address, go, sessionHref } from '../shared/router.ts'
 import { shownName } from '../shared/shown-text.ts'
+import { pageTitle } from '../shared/title.ts'
 import { Attachments } from './attachments/attachments.tsx'
 import { Banner } from './banner.tsx'
 import { Conversation } from './conversation/conversation.tsx'
@@ -25,7 +26,7 @@ type SessionTab = {
 }
 
 /** A new tab is a component in a folder of its own, and a line here. */
-const TABS: readonly SessionTab[] = [
+export const TABS: readonly SessionTab[] = [
   {
     name: 'browser',
     label: 'Browser',
@@ -66,7 +67,7 @@ export function SessionView({ model }: { readonly model: SessionModel }) {
   const tab = tabs.find(({ name }) => name === wanted) ?? tabs[0]
   const title = model.info.value?.key ?? model.id
   useEffect(() => {
-    document.title = `${shownName(title)} – Holdfast`
+    pageTitle.value = shownName(title)
   }, [title])
   useQueueRefresh(model)
   if (tab === undefined) return null

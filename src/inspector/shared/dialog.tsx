@@ -1,19 +1,22 @@
 /** A modal dialog: it takes the focus, Escape closes it, and the focus returns. */
 import type { ComponentChildren } from 'preact'
-import { useEffect, useId, useRef } from 'preact/hooks'
+import { useId, useLayoutEffect, useRef } from 'preact/hooks'
 
 type DialogProps = {
   readonly title: string
   readonly onClose: () => void
   /** False: nothing works before it is answered, so that Escape does not close it. */
   readonly canClose?: boolean
+  /** Its title is for screen readers alone. */
+  readonly isBare?: boolean
   readonly children: ComponentChildren
 }
 
-export function Dialog({ title, onClose, canClose = true, children }: DialogProps) {
+export function Dialog({ title, onClose, canClose = true, isBare = false, children }: DialogProps) {
   const dialog = useRef<HTMLDialogElement>(null)
   const id = useId()
-  useEffect(() => {
+  // Before the next key can come: it is for the dialog.
+  useLayoutEffect(() => {
     const { current } = dialog
     if (current !== null && !current.open) current.showModal()
     return () => current?.close()
@@ -30,8 +33,10 @@ export function Dialog({ title, onClose, canClose = true, children }: DialogProp
         if (canClose && event.target === event.currentTarget) event.currentTarget.close()
       }}
     >
-      <div class="dialog-body">
-        <h2 id={id}>{title}</h2>
+      <div class={isBare ? 'dialog-bare' : 'dialog-body'}>
+        <h2 id={id} class={isBare ? 'seen-only-by-readers' : undefined}>
+          {title}
+        </h2>
         {children}
       </div>
     </dialog>

@@ -1,7 +1,7 @@
 /**
  * A stream of server-sent events, read by `fetch`, because an `EventSource` cannot send a token. It
- * is open while the page can be seen, and goes on where it was: browsers allow few connections to
- * one server, and all tabs share them.
+ * is open while the page can be seen or it is held, and goes on where it was: browsers allow few
+ * connections to one server, and all tabs share them.
  */
 import { ApiError, type InspectorApi } from './server.ts'
 
@@ -14,6 +14,8 @@ type StreamOptions = {
   readonly onRestart: () => void
   /** Null: the stream is open. */
   readonly onProblem: (problem: string | null) => void
+  /** Whether it stays open while the page is hidden. */
+  readonly isHeld?: () => boolean
 }
 
 const RETRY_MS = [250, 500, 1_000, 2_000, 5_000] as const
@@ -46,8 +48,17 @@ export class EventStream {
     this.#close()
   }
 
+  /** Opens it if it should be open, and closes it if not. */
+  wake(): void {
+    this.#wake()
+  }
+
+  get #isAsleep(): boolean {
+    return document.hidden && this.#options.isHeld?.() !== true
+  }
+
   readonly #wake = (): void => {
-    if (document.hidden) return this.#close()
+    if (this.#isAsleep) return this.#close()
     if (this.#isStopped || this.#abort !== null) return
     clearTimeout(this.#timer)
     void this.#follow()
@@ -78,7 +89,7 @@ export class EventStream {
     }
     if (this.#abort !== abort) return
     this.#abort = null
-    if (this.#isStopped || document.hidden || !navigator.onLine) return
+    if (this.#isStopped || this.#isAsleep || !navigator.onLine) return
     const wait = RETRY_MS[Math.min(this.#attempt, RETRY_MS.length - 1)] ?? 0
     this.#attempt += 1
     this.#timer = setTimeout(this.#wake, wait * (0.5 + Math.random()))

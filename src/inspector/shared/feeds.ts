@@ -60,7 +60,21 @@ export const inboxProblem = signal<string | null>(null)
 
 const nameOf = (session: string, ask: string): string => `${session} ${ask}`
 
+/** All that waited when the stream began are known. */
+export const isInboxRead = signal(false)
+
 let asks: EventStream | null = null
+let holders = 0
+
+/** Follows the asks also while the page is hidden; the returned function ends that. */
+export function holdAsks(): () => void {
+  holders += 1
+  asks?.wake()
+  return () => {
+    holders -= 1
+    asks?.wake()
+  }
+}
 
 /** A guest with a link may not read the asks of all sessions. */
 export function followAsks(isWanted: boolean): void {
@@ -73,8 +87,10 @@ export function followAsks(isWanted: boolean): void {
     path: '/v1/asks',
     onEvent: ({ name, data }) => {
       asksByName.value = afterEvent(asksByName.peek(), name, data)
+      if (name === 'asks.listed') isInboxRead.value = true
     },
     onRestart: () => undefined,
+    isHeld: () => holders > 0,
     onProblem: (problem) => {
       inboxProblem.value = problem
     },
