@@ -15,6 +15,7 @@ import { embedded } from './embedded.ts'
 import { benchHttp, benchLayers, benchPeers } from './http.ts'
 import { CALLERS } from './http-load.ts'
 import { benchInspectorSession } from './inspector-session.ts'
+import { benchLists } from './list.ts'
 import { describeLoad, perSecond } from './measure.ts'
 import { benchOwners } from './owners.ts'
 import { benchPostgres } from './postgres.ts'
@@ -29,6 +30,7 @@ const PARTS = {
   embedded: 'durable turns in process, of a bare loop on SQLite',
   owners: 'what tokens, principals and quotas cost a turn',
   size: 'memory of idle sessions, and opening a long one',
+  list: 'pages of sessions and asks among a million sessions (--listed), on both databases',
   sockets: 'fan-out, recovery and idle sockets (--part), of bare ws and Socket.IO',
   cdp: 'the CDP door, of Chromium itself and of a raw proxy',
   inspector: 'one long session in the inspector, in Chromium (--part session)',
@@ -60,6 +62,7 @@ const { values } = parseArgs({
     turns: { type: 'string', default: '10000' },
     sockets: { type: 'string', default: '1000' },
     idle: { type: 'string', default: '10000' },
+    listed: { type: 'string', default: '1000000' },
     lease: { type: 'string', default: '10000' },
     only: { type: 'string' },
     part: { type: 'string' },
@@ -101,6 +104,7 @@ async function measure(folder: string): Promise<void> {
     embedded: () => benchEmbedded(folder),
     owners: () => benchOwners(common),
     size: () => benchSize(folder, Number(values.sessions), Number(values.events)),
+    list: () => benchLists({ ...common, count: Number(values.listed) }),
     sockets: () => {
       const counts = { sockets: Number(values.sockets), idleSockets: Number(values.idle) }
       return benchSockets({ ...common, ...counts }, values.part)

@@ -30,6 +30,7 @@ export type { Runner, RunnerContext, RunnerOutput, RunnerResult } from './core/i
 export type { ErasedSession, LeftFiles, RunnerPart } from './core/index.ts'
 export type { RunnerSession, RunnerTurn } from './core/index.ts'
 // For a store of your own.
-export type { Append, AppendOutcome, Beat, Claim, ListPage, ListQuery } from './core/index.ts'
+export type { Append, AppendOutcome, Beat, Claim } from './core/index.ts'
+export type { ListCount, ListLabel, ListPage, ListQuery } from './core/index.ts'
 export type { ReadResult, Reservation, Reserved, SessionRow } from './core/index.ts'
 export type { GivenBlob, PutBlobs, Store, StoredEvent } from './core/index.ts'

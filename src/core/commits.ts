@@ -207,6 +207,13 @@ export function statusAfter(
   return end === undefined ? {} : { status: end.type === 'turn.failed' ? 'failed' : 'idle' }
 }
 
+/** How many clients are attached and connected. */
+export function attachedClients({ attachments }: Pick<Session, 'attachments'>): number {
+  let count = 0
+  for (const { state } of attachments) if (state === 'live') count += 1
+  return count
+}
+
 /** Gives a draft its position in the log. `decide` made it for this alone, so no copy is taken. */
 function place(draft: Draft, seq: number, at: number): SessionEvent {
   const event = draft as Draft & { seq: number; at: number }

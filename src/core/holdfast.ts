@@ -170,10 +170,17 @@ export class Holdfast {
     return { session: live.id, turn: { ...(await live.readTurn(turn)), isSteered } }
   }
 
-  /** The sessions that it may see, by a filter, newest first; internal ones are never listed. */
+  /**
+   * The sessions that it may see, by a filter, newest first unless `sort` and `order` say so;
+   * internal ones are never listed. A page may have fewer than `limit`: only one without
+   * `nextCursor` is the last.
+   */
   async list(query: Partial<ListQuery> = {}): Promise<ListPage> {
     const limit = this.#pageLimit(query.limit ?? 100)
     if (query.key !== undefined) checkKey(query.key)
+    for (const name of ['keyPrefix', 'keyText'] as const) {
+      if (query[name] === '') throw invalid(name, 'must be a text that is not empty')
+    }
     const visibleTo = principalsOf(this)
     const all = visibleTo === null ? query : { ...query, visibleTo }
     return this.authority.store.list({ ...all, limit })

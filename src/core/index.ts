@@ -122,6 +122,8 @@ export type {
   PutBlobs,
   KeyedTurn,
   KeyQuery,
+  ListCount,
+  ListLabel,
   ListPage,
   ListQuery,
   NodeRow,

@@ -7,7 +7,7 @@
  * is unknown, so the ledger is lost as a whole: the next request loads the session anew, under a
  * new epoch that fences the unknown append (I4, I5).
  */
-import { Batch, statusAfter, type GroupCommit } from './commits.ts'
+import { attachedClients, Batch, statusAfter, type GroupCommit } from './commits.ts'
 import type { Command } from './commands.ts'
 import type { CoreContext } from './context.ts'
 import { HoldfastError, asHoldfastError } from './errors.ts'
@@ -161,6 +161,7 @@ export class Ledger {
       pending: isPending(session),
       expiresAt: expiresAt(session),
       ...statusAfter(session, events),
+      attached: attachedClients(session),
       ...(changesAudience(session, this.#session, events) ? { shares: storedShares(session) } : {}),
       ...(session.asks === this.#session.asks
         ? {}

@@ -45,7 +45,10 @@ export interface Store {
     limit: number,
     visibleTo?: readonly string[],
   ): Promise<ReadResult>
-  /** Sessions by a filter, newest first. */
+  /**
+   * Sessions by a filter, in an order. A page may have fewer than `limit`, if few of those that
+   * were looked at match: only a page without `nextCursor` is the last.
+   */
   list(query: ListQuery): Promise<ListPage>
   /**
    * The asks that wait in open sessions by a filter, in the order in which they were opened;
@@ -193,6 +196,8 @@ export type SessionRow = {
   readonly status: SessionStatus
   /** Admitted turns that wait. */
   readonly queuedTurns: number
+  /** Clients that are attached and connected, without those that only watch. */
+  readonly attached: number
   readonly createdAt: number
   /** The time of the last event. */
   readonly updatedAt: number
@@ -287,10 +292,12 @@ export type Append = {
   /** Something is due in it: if its owner is gone, another node picks it up by itself. */
   readonly pending: boolean
   readonly expiresAt: number | null
-  /** What a list shows of it; without it, as it was. */
+  /** What a list shows of it; without it, as it was. Something is due in one that has work. */
   readonly status?: Exclude<SessionStatus, 'closed'>
   /** Admitted turns that wait (0). */
   readonly queuedTurns?: number
+  /** Clients that are attached and connected (0). */
+  readonly attached?: number
   /** All its shares, and its links as shares with their bearers; without it, as before. */
   readonly shares?: readonly Share[]
   /** Request keys of the turns that these events admit, if any. */
@@ -384,16 +391,34 @@ export type ReadResult = {
   readonly events: readonly StoredEvent[]
 }
 
+/** Lists count up to so many sessions. */
+export const COUNT_MAX = 10_000
+
+export type ListLabel = { readonly name: string; readonly value: string }
+
 export type ListQuery = {
   readonly limit: number
   readonly cursor?: string
+  /** When they were made (the default), or when they last changed: at most a second late. */
+  readonly sort?: 'created' | 'activity'
+  /** The newest first (`desc`, the default), or the oldest. */
+  readonly order?: 'desc' | 'asc'
+  /** Also how many there are on all pages together. */
+  readonly count?: boolean
   readonly state?: 'open' | 'closed'
+  readonly status?: SessionStatus
   readonly key?: string
+  /** Only those whose key begins so, in any case. */
+  readonly keyPrefix?: string
+  /** Only those whose key has this in it, in any case. */
+  readonly keyText?: string
+  readonly agent?: string
   /** Only those that belong to it. */
   readonly principal?: string
   /** Only those that belong to one of these principals and groups, or are shared with one. */
   readonly visibleTo?: readonly string[]
-  readonly label?: { readonly name: string; readonly value: string }
+  /** Only those with this label, or with all of these. */
+  readonly label?: ListLabel | readonly ListLabel[]
   /**
    * Only sessions with something due in them that no living node but this one owns. Internal ones
    * too.
@@ -410,7 +435,12 @@ export type ListQuery = {
 export type ListPage = {
   readonly sessions: readonly SessionRow[]
   readonly nextCursor: string | null
+  /** If it was asked for. */
+  readonly count?: ListCount
 }
+
+/** At most `COUNT_MAX`; unless it is exact, there may be more. */
+export type ListCount = { readonly atLeast: number; readonly isExact: boolean }
 
 export type AskQuery = {
   readonly limit: number

@@ -1,5 +1,5 @@
 /** What a door offers: one table drives the routing, the refusals and the OpenAPI document. */
-import { invalid, type SessionHandle, type SessionRef } from '../core/index.ts'
+import { invalid, type ListLabel, type SessionHandle, type SessionRef } from '../core/index.ts'
 import { contract, EXACT, optional, PROBLEM } from '../schema/contract.ts'
 import { Type, type Static, type TProperties } from '../schema/typebox.ts'
 import { EVENT_STREAM_TYPE } from '../wire/server-sent-events.ts'
@@ -133,9 +133,13 @@ export const LABEL = Type.String({
   description: 'Only those of sessions with this label, as name:value.',
 })
 
+export function labelOf(label: string): ListLabel {
+  const [, name = '', value = ''] = /^([^:]*):(.*)$/s.exec(label) ?? []
+  return { name, value }
+}
+
 export function labelFilter(label: string | undefined) {
-  const [, name = '', value = ''] = /^([^:]*):(.*)$/s.exec(label ?? '') ?? []
-  return label === undefined ? {} : { label: { name, value } }
+  return label === undefined ? {} : { label: labelOf(label) }
 }
 
 /** The cursor of a list, which the caller may have got encrypted. */

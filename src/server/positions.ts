@@ -15,7 +15,7 @@ const ROUNDS = [0, 1, 2, 3, 4, 5, 6, 7] as const
 const ALGORITHM = 'aes-256-gcm'
 const [NONCE_BYTES, TAG_BYTES] = [12, 16]
 /** Cursors are as long as this, so that their length does not tell either. */
-const CURSOR_CHARS = 16
+const CURSOR_CHARS = 24
 
 export class PositionCipher implements HiddenPositions {
   readonly #readKey: () => Promise<Buffer>

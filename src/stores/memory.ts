@@ -18,6 +18,7 @@ import {
   type GivenBlob,
   type KeyedTurn,
   type KeyQuery,
+  type ListPage,
   type ListQuery,
   type PutBlobs,
   type Reservation,
@@ -31,16 +32,8 @@ import {
 } from '../core/store.ts'
 import { closedError } from './failures.ts'
 import { Leases } from './leases.ts'
-import {
-  changePage,
-  changesGone,
-  cursorAt,
-  isSweep,
-  listPage,
-  numberAbove,
-  numberBelow,
-  type ChangeRecord,
-} from './pages.ts'
+import { changePage, changesGone, cursorAt, numberAbove, type ChangeRecord } from './pages.ts'
+import { isListed, isVisibleTo, memoryPage } from './memory-lists.ts'
 import { bytesOf, reservedBefore } from './rows.ts'
 
 type MemorySession = {
@@ -69,7 +62,8 @@ type MemoryAsk = Omit<AskRow, 'row'> & {
 /** At least so many changes are kept. */
 const CHANGES_KEPT = 10_000
 
-const NEW_ROW = { state: 'open', seq: 1, status: 'idle', queuedTurns: 0, shares: [] } as const
+const NEW_STATUS = { status: 'idle', queuedTurns: 0, attached: 0 } as const
+const NEW_ROW = { state: 'open', seq: 1, ...NEW_STATUS, shares: [] } as const
 
 export class MemoryStore implements Store {
   readonly #sessions = new Map<string, MemorySession>()
@@ -168,9 +162,11 @@ export class MemoryStore implements Store {
     const state = flags.closed ? 'closed' : 'open'
     events.forEach((body, index) => entry.events.push({ seq: after + 1 + index, body }))
     const status = flags.closed ? 'closed' : (flags.status ?? entry.row.status)
+    const attached = flags.closed ? 0 : (flags.attached ?? 0)
     const queuedTurns = flags.closed ? 0 : (flags.queuedTurns ?? 0)
     const { shares = entry.row.shares } = flags
-    entry.row = { ...entry.row, seq, updatedAt: at, state, status, queuedTurns, shares }
+    const listed = { state, status, queuedTurns, attached, shares } as const
+    entry.row = { ...entry.row, seq, updatedAt: at, ...listed }
     if (snapshot !== null) entry.snapshot = { seq, body: snapshot }
     if (flags.keys !== undefined) entry.keys = keptKeys(entry.keys, flags.keys)
     if (flags.closed) entry.keys = []
@@ -197,7 +193,7 @@ export class MemoryStore implements Store {
         ask.number > above &&
         (session === undefined || ask.session.row.id === session) &&
         (kind === undefined || ask.kind === kind) &&
-        this.#isListed(ask.session, { ...query, limit, state: 'open' }),
+        isListed(ask.session, { ...query, limit, state: 'open' }),
     )
     const page = pageOf(found.slice(0, limit))
     const asks = page.map(({ session: { row }, body, openedAt }) => ({ row, body, openedAt }))
@@ -221,28 +217,11 @@ export class MemoryStore implements Store {
     return { row: entry?.row ?? null, events }
   }
 
-  async list(query: ListQuery) {
+  async list(query: ListQuery): Promise<ListPage> {
     this.#mustBeOpen()
-    const below = numberBelow(query.cursor)
-    const found = [...this.#sessions.values()]
-      .reverse()
-      .filter((entry) => entry.number < below && this.#isListed(entry, query))
-    return listPage(found, query.limit, ({ row }) => row)
-  }
-
-  #isListed(entry: MemorySession, query: ListQuery): boolean {
-    const { row } = entry
-    const { state, key, principal, visibleTo, label, pendingFor, expiredAt, closedBefore } = query
-    if (row.state === 'erased' || (row.internal && !isSweep(query))) return false
-    if (state !== undefined && row.state !== state) return false
-    if (key !== undefined && row.key !== key) return false
-    if (principal !== undefined && row.principal !== principal) return false
-    if (visibleTo !== undefined && !isVisibleTo(row, visibleTo)) return false
-    if (label !== undefined && row.labels[label.name] !== label.value) return false
-    if (pendingFor !== undefined && !this.#isPendingFor(entry, pendingFor)) return false
-    if (expiredAt !== undefined && (entry.expiresAt ?? Infinity) > expiredAt) return false
-    if (closedBefore === undefined) return true
-    return row.state === 'closed' && row.updatedAt <= closedBefore
+    return memoryPage([...this.#sessions.values()], query, (entry) => {
+      return query.pendingFor === undefined || this.#isPendingFor(entry, query.pendingFor)
+    })
   }
 
   #isPendingFor({ pending, owner }: MemorySession, node: string): boolean {
@@ -414,8 +393,4 @@ function pageOf<Item extends { readonly body: string }>(items: readonly Item[]):
 /** Each principal has its own keys; null is no key. */
 function keyName({ principal, key }: Pick<SessionRow, 'principal' | 'key'>): string {
   return key === null ? '' : JSON.stringify([principal, key])
-}
-
-function isVisibleTo({ principal, shares }: SessionRow, principals: readonly string[]): boolean {
-  return [principal, ...shares.map((share) => share.with)].some((id) => principals.includes(id))
 }

@@ -1,10 +1,12 @@
 /** Pages of sessions and asks, as all stores have them alike: of lists, and of the change feed. */
 import { HoldfastError, invalid } from '../core/errors.ts'
 import {
+  COUNT_MAX,
   PAGE_CHARS,
   type AskPage,
   type AskQuery,
   type ChangePage,
+  type ListCount,
   type ListPage,
   type ListQuery,
   type SessionRow,
@@ -12,7 +14,7 @@ import {
 import { storedName } from './names.ts'
 import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 
-/** A page of `limit` rows, of which one more was read if there is one. */
+/** A sweep's page of `limit` rows, of which one more was read if there is one. */
 export function listPage<Row extends { readonly number: number }>(
   found: readonly Row[],
   limit: number,
@@ -29,11 +31,34 @@ export function cursorAt(number: number): string {
 }
 
 const CURSOR = /^c[1-9a-z][0-9a-z]{0,10}$/
+const ACTIVITY_CURSOR = /^a([0-9a-z]{1,11})-([0-9a-z]{1,11})$/
 
-/**
- * The creation number that every session of the page is below: lists are by creation number,
- * newest first, so that pages neither repeat nor skip a session while others are created.
- */
+/** Where a page of sessions ends: the time is 0 in a list by creation number. */
+export type ListPosition = { readonly at: number; readonly number: number }
+
+type Sorted = Pick<ListQuery, 'sort' | 'cursor'>
+
+export function cursorAfter({ at, number }: ListPosition, { sort }: Sorted): string {
+  if (sort !== 'activity') return cursorAt(number)
+  return `a${at.toString(36)}-${number.toString(36)}`
+}
+
+/** What a list goes on after; null: it begins. */
+export function positionOf({ sort, cursor }: Sorted): ListPosition | null {
+  if (cursor === undefined) return null
+  if (sort !== 'activity') return { at: 0, number: numberAt(cursor) }
+  const [, ...parts] = ACTIVITY_CURSOR.exec(cursor) ?? []
+  const [at = Number.NaN, number = Number.NaN] = parts.map((part) => Number.parseInt(part, 36))
+  if (Number.isSafeInteger(at) && Number.isSafeInteger(number)) return { at, number }
+  throw invalid('cursor', 'is not one that a list in this order gave out')
+}
+
+export function listCount(matching: number, isAll = true): ListCount {
+  const isExact = isAll && matching <= COUNT_MAX
+  return { atLeast: Math.min(matching, COUNT_MAX), isExact }
+}
+
+/** The creation number that every session of a sweep's page is below. */
 export function numberBelow(cursor: string | undefined): number {
   return cursor === undefined ? Number.MAX_SAFE_INTEGER : numberAt(cursor)
 }
@@ -55,7 +80,7 @@ export function isSweep({ pendingFor, expiredAt, closedBefore }: ListQuery): boo
 }
 
 /** How a database says what its SQL has of its own. */
-export type ListDialect = {
+type PageDialect = {
   /** Before the name of a table. */
   readonly schema: string
   readonly isPublic: string
@@ -63,53 +88,23 @@ export type ListDialect = {
   readonly add: (value: string | number, type: 'bigint' | 'text') => string
 }
 
-export function listConditions(
-  query: ListQuery,
-  dialect: ListDialect & { isPendingFor(node: string): string },
+/** What sessions have to match that a sweep finds, the newest first. */
+export function sweepConditions(
+  { cursor, state, pendingFor, expiredAt, closedBefore }: ListQuery,
+  {
+    add,
+    isPendingFor,
+  }: Pick<PageDialect, 'add'> & { readonly isPendingFor: (node: string) => string },
 ): string {
-  const { state, key, principal, visibleTo, label } = query
-  const { pendingFor, expiredAt, closedBefore } = query
-  const text = (name: string): string => dialect.add(storedName(name), 'text')
-  const all = [`number < ${dialect.add(numberBelow(query.cursor), 'bigint')}`]
-  if (!isSweep(query)) all.push(dialect.isPublic)
-  if (state === undefined) all.push(`state <> 'erased'`)
-  else all.push(state === 'open' ? `state = 'open'` : `state = 'closed'`)
-  if (principal !== undefined) all.push(`principal = ${text(principal)}`)
-  if (visibleTo !== undefined) all.push(visibility(query, visibleTo.map(text), dialect, all))
-  if (key !== undefined) all.push(`key = ${text(key)}`)
-  if (label !== undefined) {
-    const isLabel = `name = ${text(label.name)} AND value = ${text(label.value)}`
-    all.push(`number IN (SELECT session FROM ${dialect.schema}labels WHERE ${isLabel})`)
-  }
-  if (pendingFor !== undefined) all.push(dialect.isPendingFor(pendingFor))
+  const all = [`number < ${add(numberBelow(cursor), 'bigint')}`, `state <> 'erased'`]
+  if (state !== undefined) all.push(state === 'open' ? `state = 'open'` : `state = 'closed'`)
+  if (pendingFor !== undefined) all.push(isPendingFor(pendingFor))
   if (expiredAt !== undefined) {
-    const at = dialect.add(expiredAt, 'bigint')
+    const at = add(expiredAt, 'bigint')
     all.push(`due_at <= ${at} AND expires_at <= ${at}`)
   }
-  if (closedBefore !== undefined) all.push(`closed_at <= ${dialect.add(closedBefore, 'bigint')}`)
+  if (closedBefore !== undefined) all.push(`closed_at <= ${add(closedBefore, 'bigint')}`)
   return all.join(' AND ')
-}
-
-/**
- * The sessions of these principals, and those that are shared with them. Of each principal only a
- * page of its newest is looked at, unless another filter may leave some of them out.
- */
-function visibility(
-  { limit, key, label }: ListQuery,
-  principals: readonly string[],
-  { schema }: ListDialect,
-  conditions: readonly string[],
-): string {
-  const where = conditions.join(' AND ')
-  const newest = key === undefined && label === undefined
-  const page = newest ? `ORDER BY number DESC LIMIT ${limit + 1}` : ''
-  const parts = principals.flatMap((principal) => [
-    `SELECT number FROM (
-      SELECT number FROM ${schema}sessions WHERE principal = ${principal} AND ${where} ${page}
-    ) AS own`,
-    `SELECT session FROM ${schema}shares WHERE principal = ${principal}`,
-  ])
-  return parts.length === 0 ? '1 = 0' : `number IN (${parts.join(' UNION ALL ')})`
 }
 
 export type FoundAsk = StoredRow & {
@@ -125,7 +120,7 @@ export type FoundAsk = StoredRow & {
  * The asks of a page. All that wait are looked through in their order: they are few beside the
  * sessions, each of which waits with its turn. The last two columns find what is too much.
  */
-export function askListText(query: AskQuery, dialect: ListDialect): string {
+export function askListText(query: AskQuery, dialect: PageDialect): string {
   const { schema, add } = dialect
   const columns = ROW_COLUMNS.split(', ').map((column) => `sessions.${column}`)
   const asks = `SELECT asks.number AS place, asks.at, asks.body, ${columns.join(', ')}
@@ -139,7 +134,7 @@ export function askListText(query: AskQuery, dialect: ListDialect): string {
     ) AS measured WHERE before < ${PAGE_CHARS} ORDER BY place`
 }
 
-function askConditions(query: AskQuery, { schema, isPublic, add }: ListDialect): string {
+function askConditions(query: AskQuery, { schema, isPublic, add }: PageDialect): string {
   const { session, kind, visibleTo, label } = query
   const text = (name: string): string => add(storedName(name), 'text')
   const number = add(numberAbove(query.cursor), 'bigint')

@@ -6,7 +6,7 @@ import { nameFrom, storedName } from './names.ts'
 
 export const ROW_COLUMNS =
   'number, id, principal, shares, key, agent, internal, labels, state, owner, seq, status, ' +
-  'queued, created_at, updated_at'
+  'queued, attached, created_at, updated_at'
 
 export type StoredRow = Pick<SessionRow, 'id' | 'key' | 'agent' | 'state' | 'seq' | 'status'> & {
   /** Sessions are numbered in the order of their creation. */
@@ -19,6 +19,7 @@ export type StoredRow = Pick<SessionRow, 'id' | 'key' | 'agent' | 'state' | 'seq
   readonly labels: string
   readonly owner: string | null
   readonly queued: number
+  readonly attached: number
   readonly created_at: number
   readonly updated_at: number
 }
@@ -36,6 +37,7 @@ export function sessionRow(stored: StoredRow): SessionRow {
     seq: stored.seq,
     status: stored.state === 'open' ? stored.status : 'closed',
     queuedTurns: stored.queued,
+    attached: stored.attached,
     createdAt: stored.created_at,
     updatedAt: stored.updated_at,
   }

@@ -9,6 +9,7 @@ import { askClaims } from './store/asks.ts'
 import { blobClaims } from './store/blobs.ts'
 import { claimClaims } from './store/claim.ts'
 import { countClaims } from './store/counts.ts'
+import { filterClaims } from './store/filters.ts'
 import { listClaims } from './store/list.ts'
 import { principalClaims } from './store/principals.ts'
 import { reserveClaims } from './store/reserve.ts'
@@ -33,6 +34,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...claimClaims,
     ...appendClaims,
     ...listClaims,
+    ...filterClaims,
     ...askClaims,
     ...principalClaims,
     ...countClaims,

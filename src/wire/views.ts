@@ -8,6 +8,7 @@ import type {
   ChangePage,
   InboxEvent,
   Link,
+  ListCount,
   OpenAsk,
   Origin,
   Principal,
@@ -83,7 +84,7 @@ export type SessionRowView = ReturnType<typeof rowView>
 
 /** A session in a list: what is known without opening it. */
 export function rowView(row: SessionRow) {
-  const { id, principal, key, agent, state, status, queuedTurns, labels } = row
+  const { id, principal, key, agent, state, status, queuedTurns, attached, labels } = row
   const { seq, createdAt, updatedAt } = row
   return {
     id,
@@ -93,6 +94,7 @@ export function rowView(row: SessionRow) {
     state,
     status,
     queuedTurns,
+    attached,
     labels,
     seq,
     createdAt,
@@ -103,6 +105,8 @@ export function rowView(row: SessionRow) {
 export type SessionListView = {
   readonly sessions: readonly SessionRowView[]
   readonly nextCursor: string | null
+  /** If it was asked for. */
+  readonly count?: ListCount
 }
 
 export type EventPageView = {

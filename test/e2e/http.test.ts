@@ -68,6 +68,36 @@ describe('sessions', () => {
     expect(closed.sessions.map(({ id }: Json) => id)).toEqual([ids[0]])
   })
 
+  it('are filtered, sorted by activity and counted on the server', async () => {
+    const labels = { page: 'two' }
+    const [first, second, third] = [
+      await sessionOf({ labels, key: 'Find:Älice' }),
+      await sessionOf({ labels: { ...labels, team: 'blue' }, key: 'find:bob' }),
+      await sessionOf({ labels, agent: 'fail', key: 'other/find:%41' }),
+    ]
+    await post(`/v1/sessions/${third}/turns`, { input: 'x' })
+    await post(`/v1/sessions/${first}/turns`, { input: 'x' })
+    const listed = async (query: string) => {
+      const body = await (await get(`/v1/sessions?label=page:two&count=true&${query}`)).json()
+      const ids = body.sessions.map(({ id }: Json) => id)
+      expect(body.count).toEqual({ atLeast: ids.length, isExact: true })
+      return ids
+    }
+    expect(await listed('sort=activity')).toEqual([first, third, second])
+    expect(await listed('sort=activity&order=asc')).toEqual([second, third, first])
+    expect(await listed('order=asc')).toEqual([first, second, third])
+    expect(await listed('prefix=FIND%3A')).toEqual([second, first])
+    expect(await listed('q=find%3A%C3%84')).toEqual([first])
+    expect(await listed('q=%25')).toEqual([third])
+    expect(await listed('status=failed')).toEqual([third])
+    expect(await listed('agent=fail&status=idle')).toEqual([])
+    expect(await listed('label=team:blue')).toEqual([second])
+    expect(await listed('principal=default&status=idle')).toEqual([second, first])
+    expect(await listed('principal=nobody')).toEqual([])
+    const row = (await (await get('/v1/sessions?label=team:blue')).json()).sessions[0]
+    expect(row).toMatchObject({ status: 'idle', attached: 0, queuedTurns: 0 })
+  })
+
   it('are closed once and for all, however often that is asked for', async () => {
     const id = await sessionOf({ key: 'closing' })
     for (const _ of [1, 2]) {
@@ -509,6 +539,9 @@ describe('a wrong request', () => {
     ['an unknown field', () => post('/v1/sessions', { kee: 'x' }), 422, 'invalid_field'],
     ['a field of a wrong type', () => post('/v1/sessions', { key: 1 }), 422, 'invalid_field'],
     ['an unknown query', () => get('/v1/sessions?sate=open'), 422, 'invalid_field'],
+    ['an unknown status', () => get('/v1/sessions?status=busy'), 422, 'invalid_field'],
+    ['an empty search', () => get('/v1/sessions?q='), 422, 'invalid_field'],
+    ['an unknown order', () => get('/v1/sessions?order=up'), 422, 'invalid_field'],
     ['a wrong limit', () => get('/v1/sessions?limit=0'), 422, 'invalid_field'],
     ['a turn without input', () => post('/v1/keys/wrong/turns', {}), 422, 'invalid_field'],
     ['a nest of brackets', () => raw('/v1/keys/wrong/turns', NEST), 422, 'invalid_field'],

@@ -1,4 +1,5 @@
 /** The native door's answers, for the OpenAPI document. The tests compare real ones with them. */
+import { COUNT_MAX } from '../../core/store.ts'
 import { Type } from '../../schema/typebox.ts'
 import {
   ANSWERED_BY,
@@ -171,10 +172,20 @@ const listed = {
     description: 'waiting: for an answer to an ask; failed: the last turn, and none runs.',
   }),
   queuedTurns: Type.Integer({ minimum: 0, description: 'Admitted turns that wait.' }),
+  attached: Type.Integer({
+    minimum: 0,
+    description: 'Clients that are attached and connected, without those that only watch.',
+  }),
 }
 export const SessionPage = Type.Object({
   sessions: Type.Array(Type.Object(listed)),
   nextCursor: textOrNull,
+  count: Type.Optional(
+    Type.Object({
+      atLeast: Type.Integer({ minimum: 0, maximum: COUNT_MAX }),
+      isExact: Type.Boolean({ description: 'Otherwise there may be more.' }),
+    }),
+  ),
 })
 export const ChangesPage = Type.Object({
   changes: Type.Array(

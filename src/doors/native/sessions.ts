@@ -5,7 +5,13 @@
  * and nowhere else; in the URL it is in the fragment, which browsers do not send.
  */
 import { hostname } from 'node:os'
-import { HoldfastError, invalid, type ErrorCode, type SessionHandle } from '../../core/index.ts'
+import {
+  HoldfastError,
+  invalid,
+  STATE_LIMITS,
+  type ErrorCode,
+  type SessionHandle,
+} from '../../core/index.ts'
 import { oneOf } from '../../schema/contract.ts'
 import { Type } from '../../schema/typebox.ts'
 import {
@@ -30,7 +36,7 @@ import type { Exchange } from '../exchange.ts'
 import {
   json,
   LABEL,
-  labelFilter,
+  labelOf,
   query,
   routes,
   sessionOfPath,
@@ -40,10 +46,26 @@ import {
 } from '../route.ts'
 import * as schemas from './schemas.ts'
 
+/** A text that is searched for in keys. */
+const KEY_PART = { minLength: 1, maxLength: STATE_LIMITS.keyBytesMax }
+
 const LIST_QUERY = query({
   state: oneOf(['open', 'closed'], { description: 'Only open, or only closed ones.' }),
+  status: oneOf(['idle', 'failed', 'queued', 'running', 'waiting', 'closed'], {
+    description: 'Only those that are doing this.',
+  }),
+  agent: Type.String({ description: 'Only those of this agent.' }),
+  principal: Type.String({ description: 'Only those that belong to it.' }),
   key: Type.String({ description: 'Only those of this key.' }),
-  label: LABEL,
+  prefix: Type.String({ ...KEY_PART, description: 'Only keys that begin so, in any case.' }),
+  q: Type.String({ ...KEY_PART, description: 'Only keys with this in them, in any case.' }),
+  label: Type.Array(LABEL, {
+    maxItems: 32,
+    description: 'Only those with this label, as name:value; several times: with all of them.',
+  }),
+  sort: oneOf(['created', 'activity'], { description: 'By when they were made, or last changed.' }),
+  order: oneOf(['desc', 'asc'], { description: 'The newest first, or the oldest.' }),
+  count: Type.Boolean({ description: 'Also how many there are on all pages, up to 10,000.' }),
   limit: Type.Integer({ minimum: 1, description: 'How many; at most the limit listMax.' }),
   cursor: Type.String({ description: 'The nextCursor of the page before.' }),
 })
@@ -82,19 +104,21 @@ export const sessionRoutes = routes({
   },
   'GET /v1/sessions': {
     name: 'listSessions',
-    summary: 'List sessions, newest first; internal ones are never listed',
+    summary: 'List sessions, newest first unless sort and order say otherwise',
     operation: 'session.read',
     query: LIST_QUERY,
     answers: { 200: json('One page.', schemas.SessionPage) },
     handle: async (exchange) => {
-      const { label, cursor, ...rest } = LIST_QUERY.read(exchange.search)
-      const { sessions, nextCursor } = await exchange.holdfast.list({
+      const { label, cursor, q, prefix, ...rest } = LIST_QUERY.read(exchange.search)
+      const { sessions, nextCursor, ...counted } = await exchange.holdfast.list({
         ...rest,
-        ...labelFilter(label),
+        ...(q === undefined ? {} : { keyText: q }),
+        ...(prefix === undefined ? {} : { keyPrefix: prefix }),
+        ...(label === undefined ? {} : { label: label.map(labelOf) }),
         ...(await givenCursor(exchange, cursor)),
       })
       const next = await shownCursor(exchange, nextCursor)
-      exchange.reply(200, { sessions: sessions.map(rowView), nextCursor: next })
+      exchange.reply(200, { sessions: sessions.map(rowView), nextCursor: next, ...counted })
     },
   },
   'GET /v1/sessions/:id': {

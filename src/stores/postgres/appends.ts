@@ -121,6 +121,7 @@ function valuesOf(round: readonly Append[]): unknown[] {
     Math.min(...bounds.map(({ since }) => since), Number.MAX_SAFE_INTEGER),
     Math.max(...bounds.map(({ max }) => max), 0),
     arrayOf(round, (append) => bytesOf(append.events)),
+    arrayOf(round, ({ attached }) => attached ?? 0),
   ]
 }
 

@@ -15,6 +15,8 @@ import type {
   CopiedBlobs,
   HeldWebhook,
   KeyedTurn,
+  ListPage,
+  ListQuery,
   PutBlobs,
   Reservation,
   Store,
@@ -23,14 +25,16 @@ import type {
   StoredWebhook,
 } from '../../core/store.ts'
 import { unavailable } from '../failures.ts'
-import { nameFrom, storedName } from '../names.ts'
+import { listing, type ListDialect, type Statement } from '../lists.ts'
+import { foldedKey, nameFrom, storedName } from '../names.ts'
 import {
   askListText,
   askPage,
   changePage,
   changesGone,
-  listConditions,
+  isSweep,
   listPage,
+  sweepConditions,
   type ChangeRecord,
   type FoundAsk,
 } from '../pages.ts'
@@ -117,6 +121,7 @@ export class PostgresStore implements Store {
       values.map(storedName),
       crc32(body),
       storedName(reservation.principal),
+      reservation.key === null ? null : foldedKey(reservation.key),
       ...(blobs === undefined ? [] : [storedName(blobs.from), blobs.digests]),
     ])
     return rows.length > 0
@@ -213,14 +218,26 @@ export class PostgresStore implements Store {
     return rows.map((row) => ({ ...row, key: nameFrom(row.key) }))
   }
 
-  /** What sweeps look for is in small indexes of its own. */
   list: Store['list'] = async (query) => {
+    if (isSweep(query)) return this.#sweep(query)
+    // A list by activity shows what has changed up to now.
+    if (query.sort === 'activity') await this.#readFeed()
+    const pages = listing(query, listDialect(this.#database.schema))
+    let step = pages.next()
+    while (step.done !== true) step = pages.next(await this.#read(step.value))
+    return step.value
+  }
+
+  #read({ text, values }: Statement): Promise<StoredRow[]> {
+    return this.#database.rideOut(() => this.#database.query<StoredRow>(text, [...values]))
+  }
+
+  /** What sweeps look for is in small indexes of its own. */
+  async #sweep(query: ListQuery): Promise<ListPage> {
     const { schema } = this.#database
     const values: unknown[] = []
     const add = (value: string | number, type: string): string => `$${values.push(value)}::${type}`
-    const where = listConditions(query, {
-      schema: `${schema}.`,
-      isPublic: 'NOT internal',
+    const where = sweepConditions(query, {
       add,
       isPendingFor: (node) =>
         `flagged AND pending AND (owner = ${add(storedName(node), 'text')} OR NOT EXISTS (
@@ -229,8 +246,7 @@ export class PostgresStore implements Store {
     })
     const text = `SELECT ${ROW_COLUMNS} FROM ${schema}.sessions WHERE ${where}
       ORDER BY number DESC LIMIT ${add(query.limit + 1, 'bigint')}`
-    const found = await this.#database.rideOut(() => this.#database.query<StoredRow>(text, values))
-    return listPage(found, query.limit, sessionRow)
+    return listPage(await this.#read({ text, values }), query.limit, sessionRow)
   }
 
   listAsks: Store['listAsks'] = async (query) => {
@@ -290,15 +306,19 @@ export class PostgresStore implements Store {
    * `feed_changes` in `schema.ts`.
    */
   changes: Store['changes'] = async (after, limit) => {
-    const feeding = [FEED_MAX, FEED_KEPT]
-    const [end] = await this.#database.ask<{ last: number }>('feedChanges', feeding)
-    const last = end?.last ?? 0
+    const last = await this.#readFeed()
     if (after === null) return { changes: [], position: last }
     const found = await this.#database.ask<FoundChange>('changes', [after, limit])
     // Positions have no gap: if the next one is missing, it was dropped, or was never there.
     const isThere = found.length === 0 ? after === last : found[0]?.position === after + 1
     if (!isThere && limit > 0) throw changesGone(after)
     return changePage(found, after, ({ row }) => sessionRow(row))
+  }
+
+  async #readFeed(): Promise<number> {
+    const feeding = [FEED_MAX, FEED_KEPT]
+    const [end] = await this.#database.ask<{ last: number }>('feedChanges', feeding)
+    return end?.last ?? 0
   }
 
   addAudit = async (records: readonly AuditRecord[]): Promise<void> => {
@@ -336,6 +356,22 @@ export class PostgresStore implements Store {
   }
 
   close: Store['close'] = () => this.#database.close()
+}
+
+function listDialect(name: string): ListDialect {
+  return {
+    schema: `${name}.`,
+    isPublic: 'NOT internal',
+    isPending: 'flagged AND pending',
+    isFailed: 'failed AND NOT internal',
+    by: () => `${name}.sessions`,
+    // OFFSET keeps it a look-up: joined with all sessions, it could read all of them.
+    lookUp: (columns, found) => `SELECT ${columns} sessions.* FROM (${found}) AS found
+      CROSS JOIN LATERAL (
+        SELECT * FROM ${name}.sessions AS one WHERE one.number = found.number OFFSET 0
+      ) AS sessions`,
+    placeholder: (place, type) => `$${place}::${type}`,
+  }
 }
 
 type PutRow = {

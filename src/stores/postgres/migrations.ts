@@ -1,13 +1,15 @@
 /** Brings a schema of an older version up to date, in one transaction under a lock. */
 import { keysInText } from '../../core/request-keys.ts'
 import { unavailable } from '../failures.ts'
-import { storedName } from '../names.ts'
+import { foldedKey, nameFrom, storedName } from '../names.ts'
 import { checkSteps } from '../steps.ts'
 import { pagedRows, type Database, type Queryable } from './database.ts'
 import { STEP, STEPS } from './schema.ts'
 
 /** The step that makes the table of request keys. */
 const KEYS_STEP = 4
+/** The step that adds the column of folded keys. */
+const FOLDED_STEP = 7
 
 /** The key of an advisory lock: the node that holds it migrates, the others wait. */
 const MIGRATION_LOCK = 7_420_001
@@ -58,6 +60,7 @@ async function applySteps(session: Queryable): Promise<void> {
     if (index < done) continue
     if (sql !== '') await session.query(sql.replaceAll('$schema', schema))
     if (index + 1 === KEYS_STEP) await fillRequestKeys(session)
+    if (index + 1 === FOLDED_STEP) await foldKeys(session)
     const applied = `INSERT INTO ${schema}.migrations VALUES ($1, $2, clock_timestamp())`
     await session.query(applied, [index + 1, checksum])
   }
@@ -118,4 +121,25 @@ async function fillRequestKeys(session: Queryable): Promise<void> {
       await session.query(add, [number, storedName(key), digest, turn, at])
     }
   }
+}
+
+/** The keys of the sessions that are there. */
+async function foldKeys(session: Queryable): Promise<void> {
+  const { schema } = session
+  const keys = `SELECT number::float8 AS number, key FROM ${schema}.sessions
+    WHERE number > $1::bigint AND key IS NOT NULL ORDER BY number LIMIT ${PAGE}`
+  const fold = `UPDATE ${schema}.sessions AS held SET folded = given.folded
+    FROM unnest($1::bigint[], $2::text[]) AS given (number, folded)
+    WHERE held.number = given.number`
+  type Found = { readonly number: number; readonly key: string }
+  let page: Found[] = []
+  const write = async (): Promise<void> => {
+    const folded = page.map(({ key }) => foldedKey(nameFrom(key)))
+    await session.query(fold, [page.map(({ number }) => number), folded])
+    page = []
+  }
+  for await (const found of pagedRows<Found>(session, keys, [0], (last) => [last.number])) {
+    if (page.push(found) === PAGE) await write()
+  }
+  await write()
 }

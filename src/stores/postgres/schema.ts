@@ -3,11 +3,11 @@
  *
  * Layout: what a turn changes (seq, updated_at, status, pending, …) is in no index, so that nearly
  * all updates stay within their page. `due_at` stands in for `expires_at`, `flagged` for `pending`,
- * and `changed` for `fed_seq < seq`: hints that are never wrong in the direction that matters and
- * that most turns need not touch. Times are in milliseconds, as the nodes have them from the
- * database's clock.
+ * `active_at` for `updated_at`, and `changed` for `fed_seq < seq`: hints that are never wrong in
+ * the direction that matters and that most turns need not touch. Times are those of the database.
  */
 import { schemaStep, type SchemaStep } from '../steps.ts'
+import { listColumns } from './list-columns.ts'
 
 /** The function of all appends, as the fourth step made it. */
 const APPEND = `CREATE FUNCTION $schema.append(
@@ -491,7 +491,8 @@ export const STEPS: readonly SchemaStep[] = [
   END $body$;
   CREATE TABLE $schema.webhooks (
     name text COLLATE "C" PRIMARY KEY, node text COLLATE "C", ends timestamptz, body text
-  ) WITH (fillfactor = 50)`),
+  ) WITH (fillfactor = 50);
+  ${listColumns(withSizes(APPEND))}`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

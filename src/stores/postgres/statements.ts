@@ -61,7 +61,7 @@ function texts(schema: string) {
         $11::bigint[], $12::bigint[], $13::bigint[], $14::text,
         $15::bigint[], $16::bigint[], $17::text,
         $18::bigint[], $19::text[], $20::text[], $21::text[], $22::bigint[],
-        $23::bigint, $24::bigint, $25::bigint[], ${STEP}
+        $23::bigint, $24::bigint, $25::bigint[], $26::bigint[], ${STEP}
       )`
   const read = (isFound: string): string =>
     `WITH found AS (SELECT ${ROW_COLUMNS} FROM ${sessions} WHERE ${isFound})
@@ -74,10 +74,10 @@ function texts(schema: string) {
   const copied = {
     source: `source AS (
         SELECT digest, bytes, data FROM ${blobs}
-          WHERE session = (SELECT number FROM ${sessions} WHERE id = $14::text)
-            AND digest = ANY ($15::text[])
+          WHERE session = (SELECT number FROM ${sessions} WHERE id = $15::text)
+            AND digest = ANY ($16::text[])
       ), `,
-    isThere: 'AND (SELECT count(*) FROM source) = cardinality($15::text[])',
+    isThere: 'AND (SELECT count(*) FROM source) = cardinality($16::text[])',
     bytes: '+ (SELECT coalesce(sum(bytes), 0) FROM source)::bigint',
     copies: `, copies AS (
         INSERT INTO ${blobs} (session, digest, bytes, data)
@@ -87,10 +87,11 @@ function texts(schema: string) {
   const create = ({ source, isThere, bytes, copies } = NOTHING_COPIED): string =>
     `WITH ${source}created AS (
         INSERT INTO ${sessions} (id, key, agent, internal, labels, state, owner_epoch, owner, seq,
-          created_at, updated_at, pending, flagged, expires_at, due_at, changed, principal, bytes)
+          created_at, updated_at, pending, flagged, expires_at, due_at, changed, principal, bytes,
+          active_at, folded)
         SELECT $1::text, $2::text, $3::text, $4::boolean, $5::text, 'open', 1, $6::text, 1,
           $7::bigint, $7::bigint, false, false, $8::bigint, $8::bigint, true, $13::text,
-          octet_length($9::text) ${bytes}
+          octet_length($9::text) ${bytes}, $7::bigint, $14::text
           WHERE ${isCurrent} ${isThere}
         ON CONFLICT DO NOTHING RETURNING number
       ), logged AS (
@@ -114,11 +115,11 @@ function texts(schema: string) {
       WHERE ${isCurrent} AND id = $1 AND owner_epoch = $2 AND state = 'open'`,
     // $1 to $10: one entry per append. $11 to $14: one per event, $15 to $17 one per snapshot, and
     // $18 to $22 one per request key, each with the place of its append, from 1 on. $23 and $24:
-    // how old and how many keys may be. $25: the bytes of each append. Answers the places that were
-    // appended.
+    // how old and how many keys may be. $25: the bytes of each append, $26: the clients that are
+    // attached after it. Answers the places that were appended.
     append: `SELECT place FROM ${append} AS place`,
-    // $26 to $29: one entry per append that changes shares, $30 to $34: one per append that opens
-    // or settles asks, $35 to $37: one per append whose events name blobs, each with its place.
+    // $27 to $30: one entry per append that changes shares, $31 to $35: one per append that opens
+    // or settles asks, $36 to $38: one per append whose events name blobs, each with its place.
     appendMore: `SELECT appended.place,
         CASE WHEN given.place IS NOT NULL
           THEN ${schema}.share(given.id, given.list, given.principals) END AS shared,
@@ -128,11 +129,11 @@ function texts(schema: string) {
         CASE WHEN naming.place IS NOT NULL
           THEN ${schema}.keep_blobs(naming.id, naming.digests) END AS kept
       FROM ${append} AS appended (place)
-      LEFT JOIN unnest($26::bigint[], $27::text[], $28::text[], $29::json[])
+      LEFT JOIN unnest($27::bigint[], $28::text[], $29::text[], $30::json[])
         AS given (place, id, list, principals) ON given.place = appended.place
-      LEFT JOIN unnest($30::bigint[], $31::text[], $32::bigint[], $33::json[], $34::json[])
+      LEFT JOIN unnest($31::bigint[], $32::text[], $33::bigint[], $34::json[], $35::json[])
         AS asking (place, id, at, opened, settled) ON asking.place = appended.place
-      LEFT JOIN unnest($35::bigint[], $36::text[], $37::json[])
+      LEFT JOIN unnest($36::bigint[], $37::text[], $38::json[])
         AS naming (place, id, digests) ON naming.place = appended.place`,
     positions: `SELECT id, owner_epoch AS epoch, seq FROM ${sessions} WHERE id = ANY ($1::text[])`,
     // The row as JSON, as if it were event 0: one statement sees one moment.
@@ -161,8 +162,8 @@ function texts(schema: string) {
       )
     )`),
     erase: `WITH erased AS (
-        UPDATE ${sessions} SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
-          closed_at = NULL, changed = true, bytes = 0
+        UPDATE ${sessions} SET state = 'erased', key = NULL, folded = NULL, labels = '{}',
+          shares = '[]', closed_at = NULL, changed = true, bytes = 0
         WHERE ${isCurrent} AND id = $1 AND state = 'closed' RETURNING number
       ), ${[events, snapshots, keys, labels, shares, asks, blobs, looseBlobs]
         .map(dropErased)

@@ -47,6 +47,7 @@ const MISSING = new Map([
   ['checksum', 'NULL'],
   ['status', `'idle'`],
   ['queued', '0'],
+  ['attached', '0'],
   ['principal', `'default'`],
   ['shares', `'[]'`],
 ])

@@ -2,13 +2,15 @@
 import { existsSync } from 'node:fs'
 import { keysInText } from '../../core/request-keys.ts'
 import { unavailable } from '../failures.ts'
-import { storedName } from '../names.ts'
+import { foldedKey, nameFrom, storedName } from '../names.ts'
 import { checkSteps } from '../steps.ts'
 import type { SqliteDatabase } from './driver.ts'
 import { STEPS } from './schema.ts'
 
 /** The step that makes the table of request keys. */
 const KEYS_STEP = 2
+/** The step that adds the column of folded keys. */
+const FOLDED_STEP = 5
 
 /** A file of an older schema, and where its copy goes before it is changed. */
 export type Migration = { readonly from: number; readonly to: number; readonly backup: string }
@@ -45,6 +47,7 @@ export function migrate(database: SqliteDatabase, file: string): void {
       if (index < done) continue
       database.exec(sql)
       if (index + 1 === KEYS_STEP) fillRequestKeys(database)
+      if (index + 1 === FOLDED_STEP) foldKeys(database)
       applied.run(index + 1, checksum, new Date().toISOString())
     }
     database.exec('COMMIT')
@@ -76,5 +79,18 @@ function fillRequestKeys(database: SqliteDatabase): void {
     for (const { key, digest, turn, at } of keysInText(body)) {
       add.run(session, storedName(key), digest, turn, at)
     }
+  }
+}
+
+/** In pages: a statement that is read does not see what is written meanwhile. */
+function foldKeys(database: SqliteDatabase): void {
+  const next = database.prepare(`SELECT number, key FROM sessions
+    WHERE number > ? AND key IS NOT NULL ORDER BY number LIMIT 1000`)
+  const fold = database.prepare('UPDATE sessions SET folded = ? WHERE number = ?')
+  for (let last = 0; ;) {
+    const page = next.all(last)
+    if (page.length === 0) return
+    for (const { number, key } of page) fold.run(foldedKey(nameFrom(key)), number)
+    last = page.at(-1).number
   }
 }

@@ -1,10 +1,10 @@
 /**
  * The tables, as steps (see `steps.ts`): one that was released never changes.
  *
- * Layout: what a turn changes (seq, updated_at, status, pending, …) is in no index but
- * `pending`'s, which holds only sessions with work. `due_at` stands in for `expires_at` in its
- * index: it is a lower bound that most turns need not touch. `log.ts` says why so few events are
- * indexed.
+ * Layout: what a turn changes (seq, updated_at, status, pending, …) is in no index but those of
+ * sessions with work and of failed ones, which hold few. `active_at` stands in for `updated_at`,
+ * and `due_at` for `expires_at`: each is a lower bound that most turns need not touch. `log.ts`
+ * says why so few events are indexed.
  */
 import { schemaStep } from '../steps.ts'
 
@@ -104,10 +104,33 @@ export const STEPS = [
       WHERE CASE WHEN body LIKE '%"type":"link.created"%'
         THEN json_extract(body, '$.type') = 'link.created' END;`,
   // The blobs that no event names yet: they go if the request is refused, and when the session is
-  // claimed. Where each webhook stands.
+  // claimed. Where each webhook stands. What lists of sessions are filtered and sorted by: `folded`
+  // is the key to be searched.
   `CREATE TABLE loose_blobs (
     session INTEGER NOT NULL, digest TEXT NOT NULL,
     PRIMARY KEY (session, digest)
   ) WITHOUT ROWID;
-  CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;`,
+  CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;
+  ALTER TABLE sessions ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE sessions ADD COLUMN active_at INTEGER NOT NULL DEFAULT 0;
+  ALTER TABLE sessions ADD COLUMN folded TEXT;
+  UPDATE sessions SET active_at = updated_at;
+  DROP INDEX sessions_open;
+  DROP INDEX sessions_open_of_principal;
+  DROP INDEX sessions_by_key;
+  DROP INDEX sessions_pending;
+  CREATE INDEX sessions_by_key ON sessions (key, principal) WHERE key IS NOT NULL;
+  CREATE INDEX sessions_pending ON sessions (principal) WHERE pending = 1;
+  CREATE INDEX sessions_failed ON sessions (active_at)
+    WHERE status = 'failed' AND state = 'open' AND internal = 0;
+  CREATE INDEX sessions_failed_of ON sessions (principal, active_at)
+    WHERE status = 'failed' AND state = 'open' AND internal = 0;
+  CREATE INDEX sessions_listed ON sessions (state) WHERE internal = 0;
+  CREATE INDEX sessions_active ON sessions (state, active_at, number, agent, folded, internal)
+    WHERE internal = 0;
+  CREATE INDEX sessions_active_of
+    ON sessions (principal, state, active_at, number, agent, folded, internal)
+    WHERE internal = 0;
+  CREATE INDEX sessions_of_agent ON sessions (agent) WHERE internal = 0;
+  CREATE INDEX sessions_by_folded ON sessions (folded) WHERE folded IS NOT NULL AND internal = 0;`,
 ].map(schemaStep)

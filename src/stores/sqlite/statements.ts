@@ -13,24 +13,14 @@ import {
   type AppendedKeys,
   type Claim,
   type KeyedTurn,
-  type ListQuery,
   type Reservation,
   type Reserved,
   type Store,
 } from '../../core/store.ts'
 import type { Share } from '../../core/state.ts'
 import { Leases } from '../leases.ts'
-import { nameFrom, storedName } from '../names.ts'
-import {
-  askListText,
-  askPage,
-  changePage,
-  changesGone,
-  listConditions,
-  listPage,
-  type ChangeRecord,
-  type FoundAsk,
-} from '../pages.ts'
+import { foldedKey, nameFrom, storedName } from '../names.ts'
+import { changePage, changesGone, type ChangeRecord } from '../pages.ts'
 import {
   bytesOf,
   createValues,
@@ -39,12 +29,18 @@ import {
   sessionRow,
   type StoredRow,
 } from '../rows.ts'
-import { prepareAll, type Prepared, type SqliteDatabase, type SqliteStatement } from './driver.ts'
+import { prepareAll, type Prepared, type SqliteDatabase } from './driver.ts'
 import { BlobTable } from './blobs.ts'
+import { ListStatements } from './lists.ts'
 import { EventLog, type LogEnd } from './log.ts'
 
 /** Sessions whose numbers are cached: looking one up costs about as much as an append's fence. */
 const CACHED_MAX = 5_000
+
+/** How late the index of activity may be. */
+const LATE_MS = 1_000
+/** Sessions that it may be late with while no list is read. */
+const LATE_MAX = 10_000
 
 type OwnedRow = StoredRow & { readonly epoch: number; readonly last_event: number }
 
@@ -52,7 +48,8 @@ const KEYS_OF = `SELECT key, digest, turn, at FROM request_keys
   WHERE session = (SELECT number FROM sessions WHERE id = ?1)`
 
 const SQL = {
-  find: `SELECT number, due_at AS dueAt, last_event AS last, NULL AS keys FROM sessions
+  find: `SELECT number, due_at AS dueAt, active_at AS activeAt, last_event AS last, NULL AS keys
+    FROM sessions
     WHERE id = ?`,
   row: `SELECT ${ROW_COLUMNS} FROM sessions WHERE number = ?`,
   rowById: `SELECT ${ROW_COLUMNS}, epoch, last_event FROM sessions WHERE id = ?`,
@@ -73,17 +70,17 @@ const SQL = {
   openByKey: `SELECT id FROM sessions WHERE principal = ? AND key = ? AND state = 'open'`,
   create: `INSERT INTO sessions
     (id, key, agent, internal, labels, state, epoch, owner, seq, created_at, updated_at, pending,
-     expires_at, due_at, last_event, principal, bytes)
-    VALUES (?1, ?2, ?3, ?4, ?5, 'open', 1, ?6, 1, ?7, ?7, 0, ?8, ?8, ?9, ?10, ?11)`,
+     expires_at, due_at, last_event, principal, bytes, active_at, folded)
+    VALUES (?1, ?2, ?3, ?4, ?5, 'open', 1, ?6, 1, ?7, ?7, 0, ?8, ?8, ?9, ?10, ?11, ?7, ?12)`,
   label: 'INSERT INTO labels (name, value, session) VALUES (?, ?, ?)',
   claim: 'UPDATE sessions SET epoch = epoch + 1, owner = ? WHERE number = ?',
   release: `UPDATE sessions SET owner = NULL WHERE id = ? AND epoch = ? AND state = 'open'`,
   advance: `UPDATE sessions SET seq = ?, last_event = ?, updated_at = ?, pending = ?,
-    expires_at = ?, status = coalesce(?, status), queued = ?, bytes = bytes + ?
+    expires_at = ?, status = coalesce(?, status), queued = ?, attached = ?, bytes = bytes + ?
     WHERE number = ? AND epoch = ? AND seq = ? AND state = 'open'`,
   advanceAndClose: `UPDATE sessions SET seq = ?1, last_event = ?2, updated_at = ?3,
     closed_at = ?3, state = 'closed', owner = NULL, pending = 0, expires_at = NULL, due_at = NULL,
-    queued = 0, bytes = bytes + ?7
+    queued = 0, attached = 0, active_at = ?3, bytes = bytes + ?7
     WHERE number = ?4 AND epoch = ?5 AND seq = ?6 AND state = 'open'`,
   setShares: 'UPDATE sessions SET shares = ? WHERE number = ?',
   share: 'INSERT INTO shares (principal, session) VALUES (?, ?)',
@@ -102,11 +99,12 @@ const SQL = {
   saveWebhook: `UPDATE webhooks SET body = ?3, node = iif(?4 > 0, ?2, NULL)
     WHERE name = ?1 AND node = ?2 RETURNING name`,
   listWebhooks: 'SELECT name, node, body FROM webhooks ORDER BY name',
+  setActive: 'UPDATE sessions SET active_at = updated_at WHERE number = ?',
   setDue: 'UPDATE sessions SET due_at = ? WHERE number = ?',
   setSnapshot: 'INSERT OR REPLACE INTO snapshots (session, seq, body) VALUES (?, ?, ?)',
   snapshot: 'SELECT seq, body FROM snapshots WHERE session = ?',
-  erase: `UPDATE sessions SET state = 'erased', key = NULL, labels = '{}', shares = '[]',
-    closed_at = NULL, last_event = 0, bytes = 0
+  erase: `UPDATE sessions SET state = 'erased', key = NULL, folded = NULL, labels = '{}',
+    shares = '[]', closed_at = NULL, last_event = 0, bytes = 0
     WHERE number = ? AND state = 'closed'`,
   dropSnapshot: 'DELETE FROM snapshots WHERE session = ?',
   dropLabels: 'DELETE FROM labels WHERE session = ?',
@@ -127,7 +125,7 @@ const SQL = {
   findKey: `${KEYS_OF} AND key = ?2 AND at >= ?3`,
   findAllKeys: `${KEYS_OF} AND at >= ?2 ORDER BY number DESC LIMIT ?3`,
   openOf: `SELECT count(*) AS count FROM (
-      SELECT 1 FROM sessions INDEXED BY sessions_open_of_principal
+      SELECT 1 FROM sessions INDEXED BY sessions_active_of
         WHERE principal = ? AND state = 'open' AND internal = 0 LIMIT ?
     )`,
   bytesOf: `SELECT coalesce(sum(bytes), 0) AS bytes FROM sessions INDEXED BY sessions_by_principal
@@ -143,6 +141,8 @@ type CachedSession = {
   readonly number: number
   /** Its entry in the index of expiry. */
   dueAt: number | null
+  /** Its entry in the index of activity, or a little earlier. */
+  activeAt: number
   /** The number of its last event. */
   last: number
   /** Null: not looked up yet. */
@@ -169,11 +169,12 @@ export class Statements implements Steps {
   readonly #database: SqliteDatabase
   readonly #leases = new Leases()
   readonly #sql: Prepared<keyof typeof SQL>
-  /** By their SQL: as many as there are combinations of filters. */
-  readonly #lists = new Map<string, SqliteStatement>()
+  readonly #lists: ListStatements
   readonly #log: EventLog
   readonly #blobs: BlobTable
   readonly #cached = new Map<string, CachedSession>()
+  /** The numbers of sessions whose `active_at` is behind, by less than `LATE_MS`. */
+  readonly #late = new Set<number>()
 
   constructor(database: SqliteDatabase, ready: Steps['ready']) {
     this.ready = ready
@@ -181,6 +182,7 @@ export class Statements implements Steps {
     this.#sql = prepareAll(database, SQL)
     this.#log = new EventLog(database)
     this.#blobs = new BlobTable(database)
+    this.#lists = new ListStatements(database, this.#leases)
   }
 
   readonly reserve: Steps['reserve'] = (reservation) => {
@@ -200,7 +202,10 @@ export class Statements implements Steps {
   #create(reservation: Reservation): Reserved {
     const { id, principal, labels, expiresAt, body } = reservation
     const last = this.#log.numberAfter(1)
-    const values = [...createValues(reservation), last, storedName(principal), bytesOf([body])]
+    const { key, at } = reservation
+    const folded = key === null ? null : foldedKey(key)
+    const owned = [last, storedName(principal), bytesOf([body]), folded]
+    const values = [...createValues(reservation), ...owned]
     const { lastInsertRowid } = this.#sql.create.run(...values)
     const number = Number(lastInsertRowid)
     this.#log.insert({ session: number, last: 0, seq: 0 }, [body])
@@ -208,7 +213,7 @@ export class Statements implements Steps {
       this.#sql.label.run(storedName(name), storedName(value), number)
     }
     if (reservation.blobs !== undefined) this.#blobs.copy(reservation.blobs, number)
-    this.#remember(id, { number, dueAt: expiresAt, last, keys: null })
+    this.#remember(id, { number, dueAt: expiresAt, activeAt: at, last, keys: null })
     return { type: 'created', id, epoch: 1 }
   }
 
@@ -278,18 +283,46 @@ export class Statements implements Steps {
 
   #advance(cached: CachedSession, append: Append, last: number): boolean {
     const { number } = cached
-    const { epoch, after, events, at, closed, pending, expiresAt, status, queuedTurns } = append
+    const { epoch, after, events, at, closed, pending, expiresAt, status } = append
     const seq = after + events.length
     const { advance, advanceAndClose } = this.#sql
     const bytes = bytesOf(events)
     if (closed) return advanceAndClose.run(seq, last, at, number, epoch, after, bytes).changes > 0
     const flag = pending ? 1 : 0
     const shown = status ?? null
-    const queued = queuedTurns ?? 0
-    const moved = [seq, last, at, flag, expiresAt, shown, queued, bytes, number, epoch, after]
-    const { changes } = advance.run(...moved)
-    if (changes > 0 && expiresAt !== null) this.#keepDue(cached, expiresAt, at)
-    return changes > 0
+    const { queuedTurns: queued = 0, attached = 0 } = append
+    const listed = [shown, queued, attached, bytes] as const
+    const { changes } = advance.run(seq, last, at, flag, expiresAt, ...listed, number, epoch, after)
+    if (changes === 0) return false
+    if (expiresAt !== null) this.#keepDue(cached, expiresAt, at)
+    this.#noteActivity(cached, at)
+    return true
+  }
+
+  /** Once a second for each session; what came since then waits until it is asked for. */
+  #noteActivity(cached: CachedSession, at: number): void {
+    const { number, activeAt } = cached
+    if (at >= activeAt && at < activeAt + LATE_MS) {
+      if (at > activeAt) this.#late.add(number)
+      return
+    }
+    this.#sql.setActive.run(number)
+    this.#late.delete(number)
+    cached.activeAt = at
+  }
+
+  /** Whether a list by activity would show sessions where they were, or too many are late. */
+  isLate(isListed: boolean): boolean {
+    return this.#late.size > (isListed ? 0 : LATE_MAX)
+  }
+
+  catchUp(): void {
+    for (const number of this.#late) this.#sql.setActive.run(number)
+  }
+
+  /** It was committed. */
+  caughtUp(): void {
+    this.#late.clear()
   }
 
   /** Keeps `due_at` at or before `expires_at`, and ahead of the clock: sweeps find few in vain. */
@@ -329,39 +362,9 @@ export class Statements implements Steps {
     return found.map((row) => ({ ...row, key: nameFrom(row.key) }))
   }
 
-  readonly list: Steps['list'] = (query) => {
-    const values: (string | number)[] = []
-    const where = listConditions(query, {
-      schema: '',
-      isPublic: 'internal = 0',
-      add: (value) => `?${values.push(value)}`,
-      isPendingFor: (node) => {
-        const others = this.#leases.alive().filter((alive) => alive !== node)
-        const owners = `?${values.push(JSON.stringify(others.map(storedName)))}`
-        return `pending = 1
-          AND (owner IS NULL OR owner NOT IN (SELECT value FROM json_each(${owners})))`
-      },
-    })
-    const sql = `SELECT ${ROW_COLUMNS} FROM sessions ${indexFor(query)} WHERE ${where}
-      ORDER BY number DESC LIMIT ?${values.push(query.limit + 1)}`
-    return listPage(this.#filtered(sql, values) as StoredRow[], query.limit, sessionRow)
-  }
+  readonly list: Steps['list'] = (query) => this.#lists.list(query)
 
-  readonly listAsks: Steps['listAsks'] = (query) => {
-    const values: (string | number)[] = []
-    const sql = askListText(query, {
-      schema: '',
-      isPublic: 'internal = 0',
-      add: (value) => `?${values.push(value)}`,
-    })
-    return askPage(this.#filtered(sql, values) as FoundAsk[], query.limit)
-  }
-
-  #filtered(sql: string, values: readonly (string | number)[]): readonly unknown[] {
-    const statement = this.#lists.get(sql) ?? this.#database.prepare(sql)
-    this.#lists.set(sql, statement)
-    return statement.all(...values)
-  }
+  readonly listAsks: Steps['listAsks'] = (query) => this.#lists.listAsks(query)
 
   readonly changes: Steps['changes'] = (after, limit) => {
     const last = this.#log.numberAfter(0)
@@ -452,19 +455,4 @@ export class Statements implements Steps {
 
 function logEnd({ number, last_event: last, seq }: OwnedRow): LogEnd {
   return { session: number, last, seq }
-}
-
-/**
- * Each filter that can be rare among many sessions names the index that finds it: without
- * statistics SQLite would rather walk all sessions in order.
- */
-function indexFor(query: ListQuery): string {
-  if (query.pendingFor !== undefined) return 'INDEXED BY sessions_pending'
-  if (query.expiredAt !== undefined) return 'INDEXED BY sessions_due'
-  if (query.closedBefore !== undefined) return 'INDEXED BY sessions_closed'
-  if (query.key !== undefined) return 'INDEXED BY sessions_by_key'
-  // Those of a principal are found by a list of their numbers.
-  if (query.visibleTo !== undefined) return ''
-  if (query.label === undefined && query.state === 'open') return 'INDEXED BY sessions_open'
-  return ''
 }

@@ -10,7 +10,7 @@
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads'
 import type { HoldfastError } from '../../core/errors.ts'
-import type { Store } from '../../core/store.ts'
+import type { ListQuery, Store } from '../../core/store.ts'
 import { checkRoom, closeFile, openFile, type OpenFile, type WriterOptions } from './database.ts'
 import type { SqliteStatement } from './driver.ts'
 import { errorAfterCommit, isForGood, storeError } from './failures.ts'
@@ -81,6 +81,7 @@ class Writer {
     }
     if (writes.length > 0) this.#write(writes, answers)
     else this.#checkPathsNowAndThen()
+    if (this.#statements.isLate(reads.some(isByActivity))) this.#catchUp()
     for (const read of reads) this.#read(read, answers)
     return answers
   }
@@ -106,6 +107,19 @@ class Writer {
       return this.#rollBack(thrown)
     }
     return this.#confirm()
+  }
+
+  /** Without room for it, a list is as late as it was. */
+  #catchUp(): void {
+    if (this.#failure !== null) return
+    try {
+      this.#open.database.exec('BEGIN IMMEDIATE')
+      this.#statements.catchUp()
+      this.#open.database.exec('COMMIT')
+      this.#statements.caughtUp()
+    } catch (thrown) {
+      this.#rollBack(thrown)
+    }
   }
 
   /** What fails here fails after the commit: it is for good, and nothing is run a second time. */
@@ -192,6 +206,10 @@ class Writer {
   close(): void {
     closeFile(this.#open, this.#failure === null)
   }
+}
+
+function isByActivity({ operation: [name, [query]] }: Placed): boolean {
+  return name === 'list' && (query as ListQuery).sort === 'activity'
 }
 
 function refuse(answers: WriterAnswers, position: number, error: HoldfastError): void {

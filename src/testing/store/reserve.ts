@@ -28,7 +28,8 @@ export const reserveClaims: Claims = {
     const { row, events } = await store.read(wanted.id, 0, 10)
     assert.deepEqual(events, [{ seq: 1, body: bodyOf(1, 'first') }])
     const { id, key, agent, internal, at } = wanted
-    const fresh = { state: 'open', seq: 1, status: 'idle', queuedTurns: 0, shares: [] }
+    const listed = { status: 'idle', queuedTurns: 0, attached: 0 }
+    const fresh = { state: 'open', seq: 1, ...listed, shares: [] }
     const times = { createdAt: at, updatedAt: at }
     assert.deepEqual(row, {
       id,
