@@ -429,7 +429,7 @@ export const STEPS: readonly SchemaStep[] = [
         THEN body::json ->> 'type' = 'link.created' END
     ON CONFLICT DO NOTHING`),
   // The blobs that no event names yet: they go if the request is refused, and when the session is
-  // claimed. Where each webhook stands, and the node that delivers it.
+  // claimed.
   schemaStep(`CREATE TABLE $schema.loose_blobs (
     session bigint NOT NULL, digest text COLLATE "C" NOT NULL,
     PRIMARY KEY (session, digest)
@@ -488,11 +488,12 @@ export const STEPS: readonly SchemaStep[] = [
         WHERE loose.session = held AND loose.digest = ANY (digests);
     END IF;
     RETURN NEXT;
-  END $body$;
-  CREATE TABLE $schema.webhooks (
+  END $body$`),
+  // Where each webhook stands, and the node that delivers it.
+  schemaStep(`CREATE TABLE $schema.webhooks (
     name text COLLATE "C" PRIMARY KEY, node text COLLATE "C", ends timestamptz, body text
-  ) WITH (fillfactor = 50);
-  ${listColumns(withSizes(APPEND))}`),
+  ) WITH (fillfactor = 50)`),
+  schemaStep(listColumns(withSizes(APPEND))),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

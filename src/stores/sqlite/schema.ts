@@ -104,14 +104,15 @@ export const STEPS = [
       WHERE CASE WHEN body LIKE '%"type":"link.created"%'
         THEN json_extract(body, '$.type') = 'link.created' END;`,
   // The blobs that no event names yet: they go if the request is refused, and when the session is
-  // claimed. Where each webhook stands. What lists of sessions are filtered and sorted by: `folded`
-  // is the key to be searched.
+  // claimed.
   `CREATE TABLE loose_blobs (
     session INTEGER NOT NULL, digest TEXT NOT NULL,
     PRIMARY KEY (session, digest)
-  ) WITHOUT ROWID;
-  CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;
-  ALTER TABLE sessions ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;
+  ) WITHOUT ROWID;`,
+  // Where each webhook stands.
+  `CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;`,
+  // What lists of sessions are filtered and sorted by: `folded` is the key to be searched.
+  `ALTER TABLE sessions ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE sessions ADD COLUMN active_at INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE sessions ADD COLUMN folded TEXT;
   UPDATE sessions SET active_at = updated_at;
