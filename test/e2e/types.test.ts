@@ -16,12 +16,14 @@ const SUBPATHS = Object.keys(exports)
   .map((path) => `holdfast${path.slice(1)}`)
 
 let project = ''
+let paths: readonly string[] = []
 
 beforeAll(() => {
   project = mkdtempSync(join(tmpdir(), 'holdfast-types-'))
   const installed = join(project, 'node_modules', 'holdfast')
   mkdirSync(installed, { recursive: true })
-  const { tarball } = pack(ROOT, project)
+  const { tarball, files } = pack(ROOT, project)
+  paths = files.map(({ path }) => path)
   execFileSync('tar', ['-xzf', tarball, '-C', installed, '--strip-components=1'])
   linkPackages(project, Object.keys(dependencies))
   writeFileSync(join(project, 'package.json'), '{"type":"module"}')
@@ -48,4 +50,9 @@ it.each([['es2022'], ['es2022,dom']])(
 it('that are wrong are reported', async () => {
   const flags = ['--module', 'nodenext']
   expect(await typeErrors(project, exportingAll(['holdfast/nothing']), flags)).toContain('TS2307')
+})
+
+it('come without the pictures of the documentation', () => {
+  expect(paths).toContain('docs/guide/inspector.md')
+  expect(paths.filter((path) => path.endsWith('.png'))).toEqual([])
 })

@@ -50,25 +50,33 @@ const plan = (done: number): Output => ({
   },
 })
 
+/** A model and its tools take time; without it all durations were 0. */
+const work = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))
+
 async function* fixRetries(): AsyncGenerator<Output> {
+  await work(400)
   yield plan(0)
   const text = 'All clients wait the same time after a failure, so they come back together.'
   yield { type: 'activity', kind: 'thought', data: { text } }
   const path = 'src/client/retry.ts'
   const read = { id: 'c1', name: 'Read', kind: 'read', title: `Read ${path}`, input: { path } }
   yield tool({ ...read, status: 'running' })
+  await work(200)
   yield tool({ id: 'c1', status: 'done', output: BEFORE })
   yield plan(1)
   const edit = { id: 'c2', name: 'Edit', kind: 'edit', title: `Edit ${path}`, input: { path } }
   yield tool({ ...edit, status: 'running' })
+  await work(900)
   const diff = [{ path, before: BEFORE, after: AFTER }]
   yield tool({ id: 'c2', status: 'done', diff })
   yield plan(2)
   const command = 'npm test -- retry'
   const run = { id: 'c3', name: 'Bash', kind: 'execute', title: command, input: { command } }
   yield tool({ ...run, status: 'running' })
+  await work(1_400)
   yield tool({ id: 'c3', status: 'done', output: '✓ src/client/retry.test.ts (6 tests) 41 ms' })
   yield plan(3)
+  await work(700)
   const usage = { inputTokens: 18_420, outputTokens: 1_312, costUsd: 0.09 }
   yield { type: 'activity', kind: 'usage', data: usage }
   yield { type: 'message', text: SUMMARY }
@@ -127,6 +135,7 @@ export const coder: Agent = async function* ({ text }, { ask, signal }) {
     yield 'Importing the customers: 12,500 of 40,000 rows so far.'
     return await untilAborted(signal)
   }
+  if (text.startsWith('Rehearse')) await work(300 + 20 * text.length)
   if (text.startsWith('Report'))
     throw new Error('the warehouse refused the connection (ECONNREFUSED)')
   yield `Done: ${text}`
@@ -145,7 +154,8 @@ const IDLE = [
   ['infra/terraform-drift', 'coder', { team: 'platform' }],
 ] as const
 
-export type Demonstration = { readonly main: string; readonly busy: string }
+/** Sessions by what they show best: a conversation, a queue, a timeline. */
+export type Demonstration = Readonly<Record<'main' | 'busy' | 'lanes', string>>
 
 /** Makes the sessions; those that run go on until the server closes. */
 export async function demonstrate(url: string): Promise<Demonstration> {
@@ -173,8 +183,13 @@ export async function demonstrate(url: string): Promise<Demonstration> {
   await begins(busy, 'Import the customers of the old shop')
   await begins(busy, 'Then compare the totals with the old shop')
   await begins(busy, 'Tell #data when it is done')
+  const lanes = await make('payments/release', 'coder', { team: 'payments' })
+  for (const input of ['Rehearse the release', 'Rehearse it again', 'Rehearse without a cache']) {
+    await begins(lanes, input)
+  }
+  await ends(lanes, 'Rehearse it as a preview')
+  await begins(lanes, 'Publish it as a preview.')
   const main = await make('payments/retry-waves', 'coder', { team: 'payments', branch: 'jitter' })
   await ends(main, 'Clients retry in waves after an outage. Find out why, and fix it.')
-  await begins(main, 'Publish it as a preview.')
-  return { main, busy }
+  return { main, busy, lanes }
 }

@@ -5,6 +5,7 @@
  */
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, statSync } from 'node:fs'
+import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
@@ -37,14 +38,14 @@ type Shot = {
   readonly act?: (page: Page) => Promise<void>
 }
 
-const shotsOf = ({ main, busy }: Demonstration, browserSession: string): readonly Shot[] => [
+const shotsOf = ({ main, busy, lanes }: Demonstration, browserSession: string): readonly Shot[] => [
   { name: 'home', path: '/', ready: '.chart-figure' },
   { name: 'sessions', path: '/sessions', ready: '.session-row' },
-  { name: 'conversation', path: `/session/${main}`, ready: '.session .ask' },
-  { name: 'timeline', path: `/session/${main}/timeline`, ready: '.panel[data-tab=timeline] *' },
+  { name: 'conversation', path: `/session/${main}`, ready: '.turn table' },
+  { name: 'timeline', path: `/session/${lanes}/timeline`, ready: '.panel[data-tab=timeline] *' },
   { name: 'queue', path: `/session/${busy}/queue`, ready: '.queue li' },
   { name: 'log', path: `/session/${main}/log`, ready: '.log-line' },
-  { name: 'attachments', path: `/session/${main}/attachments`, ready: '.attachments' },
+  { name: 'attachments', path: `/session/${lanes}/attachments`, ready: '.attachments' },
   { name: 'new-session', path: '/new', ready: 'h1' },
   { name: 'browsers', path: '/browsers', ready: '.browser-card img' },
   { name: 'browser', path: `/browsers/${browserSession}`, ready: '.picture img' },
@@ -71,6 +72,13 @@ async function withAnHour(context: BrowserContext): Promise<void> {
   })
 }
 
+/** A person who takes part, so that the session has an attachment. */
+async function takePart(front: Browser, url: string, session: string): Promise<void> {
+  const page = await front.newPage()
+  await page.goto(`${url}/#/session/${session}`)
+  await page.getByRole('button', { name: 'Take part' }).click()
+}
+
 async function take(front: Browser, url: string, shots: readonly Shot[]): Promise<void> {
   for (const { name: form, ...options } of FORMS) {
     const context = await front.newContext({ ...options, reducedMotion: 'reduce' })
@@ -80,7 +88,7 @@ async function take(front: Browser, url: string, shots: readonly Shot[]): Promis
       const page = await context.newPage()
       await page.goto(`${url}/#${path}`)
       try {
-        await page.locator(ready).first().waitFor({ timeout: 10_000 })
+        await page.locator(ready).first().waitFor({ timeout: 4_000 })
         await act?.(page)
       } catch (error) {
         console.log(`${name}: ${(error as Error).message.split('\n')[0]}`)
@@ -104,6 +112,16 @@ async function save(page: Page, file: string): Promise<void> {
   console.log(`${file.slice(ROOT.length)} ${Math.round(statSync(file).size / 1024)} kB`)
 }
 
+/** At an address that looks like one. It ends with the program. */
+async function serveShop(): Promise<string> {
+  const shop = createServer((_, response) => {
+    response.writeHead(200, { 'content-type': 'text/html' }).end(SHOP)
+  })
+  shop.unref()
+  await new Promise<void>((resolve) => shop.listen(0, '127.0.0.1', resolve))
+  return `http://localhost:${(shop.address() as { port: number }).port}/checkout`
+}
+
 const holdfast = await openHoldfast({
   store: 'memory:',
   agents: { coder, analyst: coder, support: coder, writer: coder },
@@ -117,12 +135,15 @@ const front = await launchChromium()
 try {
   const demonstration = await demonstrate(server.url)
   const program = await chromium.connectOverCDP(`${server.url}/cdp/chromium?key=checkout-test`)
-  const page = program.contexts()[0]?.pages()[0]
-  await page?.setContent(SHOP)
+  await program
+    .contexts()[0]
+    ?.pages()[0]
+    ?.goto(await serveShop())
   const { browsers } = (await (await fetch(`${server.url}/v1/browsers`)).json()) as {
     browsers: { open: { session: string }[] }[]
   }
   const session = browsers[0]?.open[0]?.session ?? ''
+  await takePart(front, server.url, demonstration.lanes)
   await take(front, server.url, shotsOf(demonstration, session))
   await program.close()
 } finally {

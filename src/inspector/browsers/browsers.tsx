@@ -5,6 +5,7 @@ import { Ago, Empty, Problem, SessionName, Tag } from '../shared/parts.tsx'
 import { plural } from '../shared/moment.ts'
 import { usePolled } from '../shared/polled.ts'
 import { href, sessionHref } from '../shared/router.ts'
+import { api } from '../shared/server.ts'
 import { shownName } from '../shared/shown-text.ts'
 import { pageTitle } from '../shared/title.ts'
 import {
@@ -19,6 +20,8 @@ import { BrowserSession } from './browser-session.tsx'
 import { Picture } from './picture.tsx'
 
 const PICTURE_MS = 5_000
+/** A key does not change. */
+const NAME_MS = 600_000
 
 export function Browsers({ path: [, session = ''] }: { readonly path: readonly string[] }) {
   return session === '' ? <AllBrowsers /> : <OneSession session={session} />
@@ -131,6 +134,7 @@ function SessionCard({ tenancy }: { readonly tenancy: BrowserTenancy }) {
 }
 
 function OneSession({ session }: { readonly session: string }) {
+  const { value } = usePolled(() => api.session(session), NAME_MS, session)
   useEffect(() => {
     pageTitle.value = 'Browser session'
   }, [])
@@ -140,7 +144,9 @@ function OneSession({ session }: { readonly session: string }) {
         <a class="back" href={href(['browsers'])}>
           ← Browsers
         </a>
-        <h1 class="mono one-line">{shownName(session)}</h1>
+        <h1 class="one-line">
+          <SessionName id={session} name={value?.key ?? null} />
+        </h1>
         <span class="spring" />
         <a class="button" href={sessionHref(session)}>
           Open the session

@@ -2,8 +2,8 @@
 import { bytes } from '../browsers/browser-list.ts'
 import { useNodes } from '../nodes/node-list.ts'
 import { may } from '../shared/me.ts'
-import { duration, plural } from '../shared/moment.ts'
-import { Ago, Problem, Select } from '../shared/parts.tsx'
+import { duration, now, plural } from '../shared/moment.ts'
+import { Problem, Select } from '../shared/parts.tsx'
 import { usePolled } from '../shared/polled.ts'
 import { address, setQuery } from '../shared/router.ts'
 import { shownName } from '../shared/shown-text.ts'
@@ -26,7 +26,7 @@ export function Charts() {
         <h2 id="charts-title">The last hour</h2>
         {value === null ? null : (
           <span class="muted small">
-            {shownName(value.node)}, started <Ago at={value.since} />
+            server up {duration(Math.max(0, now.value - value.since))}
           </span>
         )}
         <span class="spring" />
@@ -58,7 +58,7 @@ function NodeChoice({ node }: { readonly node: string }) {
 
 const count = (value: number): string => value.toLocaleString()
 
-function AllCharts({ stats: { minutes, now } }: { readonly stats: Stats }) {
+function AllCharts({ stats: { minutes, now: current } }: { readonly stats: Stats }) {
   const times = minutes.map(({ at }) => at)
   const common = { times, show: count, kind: 'bars' } as const
   const turns = sumOf(minutes, (minute) => minute.turns.started)
@@ -72,9 +72,9 @@ function AllCharts({ stats: { minutes, now } }: { readonly stats: Stats }) {
         {...common}
         title="Turns per minute"
         figure={count(turns)}
-        note={`turns in the hour, ${count(failed)} failed`}
+        note={`turns · ${count(failed)} failed`}
         series={[
-          seriesOf(minutes, 'done', 'good', ({ turns }) => turns.done),
+          seriesOf(minutes, 'done', 'accent', ({ turns }) => turns.done),
           seriesOf(minutes, 'failed', 'bad', ({ turns }) => turns.failed + turns.interrupted),
           seriesOf(minutes, 'cancelled', 'quiet', ({ turns }) => turns.cancelled),
         ]}
@@ -85,20 +85,20 @@ function AllCharts({ stats: { minutes, now } }: { readonly stats: Stats }) {
         {...common}
         title="Asks"
         figure={count(asks)}
-        note={`opened in the hour, ${plural(now.asks, 'ask')} open now`}
+        note={`opened · ${count(current.asks)} open now`}
         series={[seriesOf(minutes, 'opened', 'warn', ({ asks }) => asks.opened)]}
       />
       <Chart
         {...common}
         title="Errors"
         figure={count(errors)}
-        note={`answers with 5xx, ${plural(refused, 'turn')} refused with 429`}
+        note={`answers 5xx · ${plural(refused, 'turn')} refused (429)`}
         series={[
           seriesOf(minutes, '5xx', 'bad', ({ errors }) => errors),
           seriesOf(minutes, '429', 'quiet', ({ refused }) => refused),
         ]}
       />
-      <Now now={now} />
+      <Now now={current} />
     </div>
   )
 }
@@ -131,7 +131,7 @@ function Times({ title, minutes, of }: TimesProps) {
       times={minutes.map(({ at }) => at)}
       show={duration}
       figure={p50 === null ? '–' : duration(p50)}
-      note={p95 === null ? 'no turn in the hour' : `half of them; 95 % within ${duration(p95)}`}
+      note={p95 === null ? 'no turn' : `median · p95 ${duration(p95)}`}
       series={[
         seriesOf(minutes, 'p95', 'quiet', (minute) => minute[of].p95),
         seriesOf(minutes, 'p50', 'busy', (minute) => minute[of].p50),

@@ -24,6 +24,7 @@ export function Dialog({ title, onClose, canClose = true, isBare = false, childr
   return (
     <dialog
       ref={dialog}
+      data-bare={isBare ? '' : undefined}
       aria-labelledby={id}
       onCancel={(event) => {
         if (!canClose) event.preventDefault()
