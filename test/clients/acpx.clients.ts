@@ -4,8 +4,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { builtinAgents } from 'holdfast'
+import { builtinAgents, type Agent, type Runner } from 'holdfast'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { NO_CAPABILITIES } from '../../src/core/index.ts'
+import { functionRunner } from '../../src/runners/function.ts'
 import { until } from '../support/gate.ts'
 import { allIn } from '../support/processes.ts'
 import { CLI } from '../support/repository.ts'
@@ -15,9 +17,22 @@ const run = promisify(execFile)
 let home: string
 let server: TestServer
 
+/** Never ends by itself. */
+const waits: Agent = async function* (_, { signal }) {
+  yield 'waiting'
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()))
+}
+const moded: Runner = {
+  ...functionRunner(async (_, { settings }) => JSON.stringify(settings)),
+  capabilities: {
+    ...NO_CAPABILITIES,
+    ...{ settings: ['mode', 'model'], modes: ['calm', 'wild'], models: ['small', 'large'] },
+  },
+}
+
 beforeAll(async () => {
   home = mkdtempSync(join(tmpdir(), 'holdfast-acpx-'))
-  server = await serve({ agents: builtinAgents })
+  server = await serve({ agents: { ...builtinAgents, waits, moded } })
 })
 afterAll(async () => {
   // What keeps its sessions open.
@@ -62,5 +77,53 @@ describe('acpx', () => {
     expect(second).toContain('second')
     expect(second).not.toContain('first')
     expect(await server.holdfast.session(id).state()).toMatchObject({ turns: 2 })
+  })
+
+  it('lists, shows, ensures and closes its sessions, and the one on the server stays open', async () => {
+    const flags = '--agent echo --key listed'
+    const id = (await acpx(flags, ['sessions', 'ensure', '--name', 'mine'])).trim().split(/\s/)[0]!
+    expect(await acpx(flags, ['sessions', 'ensure', '--name', 'mine'])).toContain(id)
+    expect(await acpx(flags, ['sessions', 'list'])).toContain(id)
+    await acpx(flags, ['prompt', '-s', 'mine', 'remember me'])
+    expect(await acpx(flags, ['sessions', 'show', 'mine'])).toContain(id)
+    expect(await acpx(flags, ['sessions', 'history', 'mine'])).toContain('remember me')
+    expect(await acpx(flags, ['status', '-s', 'mine'])).toContain(id)
+    expect(await acpx(flags, ['sessions', 'close', 'mine'])).toContain(id)
+    const { body } = await server.get(`/v1/sessions/${id}`)
+    expect(body).toMatchObject({ key: 'listed', state: 'open', turns: 1 })
+  })
+
+  it('queues a prompt, and cancels the one that runs', async () => {
+    const flags = '--agent waits --key long'
+    await acpx(flags, ['sessions', 'new'])
+    const running = acpx(flags, ['prompt', 'one'])
+    const state = async () => (await server.holdfast.find('long'))?.state()
+    await until(async () => (await state())?.running !== null)
+    const queued = await acpx(flags, ['prompt', '--no-wait', 'two'])
+    expect(queued).toMatch(/queued/i)
+    await acpx(flags, ['cancel'])
+    expect(await running).toContain('waiting')
+    await until(async () => (await state())?.turns === 2)
+    await acpx(flags, ['cancel'])
+    await until(async () => (await state())?.running === null)
+  })
+
+  it('sets the mode and config options', async () => {
+    const flags = '--agent moded --key modes'
+    await acpx(flags, ['sessions', 'new'])
+    await acpx(flags, ['set-mode', 'wild'])
+    await acpx(flags, ['set', 'model', 'large'])
+    const { settings } = (await (await server.holdfast.find('modes'))?.state()) ?? {}
+    expect(settings).toEqual({ mode: 'wild', model: 'large' })
+    expect(await acpx(flags, ['prompt', 'x'])).toContain('"mode":"wild"')
+  })
+
+  it('prints the protocol’s messages as JSON', async () => {
+    const printed = await acpx('--agent echo', ['--format', 'json', 'exec', 'as JSON'])
+    const messages = printed
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as object)
+    expect(JSON.stringify(messages)).toContain('as JSON')
   })
 })

@@ -5,6 +5,8 @@
 import fc from 'fast-check'
 import { LOCAL } from '../../src/core/index.ts'
 import { AcpConnection, type AcpSocket } from '../../src/doors/acp/connection.ts'
+import { readRpcMessage, RpcError } from '../../src/doors/json-rpc.ts'
+import { HttpStreams } from '../../src/server/http-streams.ts'
 import { ACP_METHODS } from '../../src/doors/acp/methods.ts'
 import { Hub } from '../../src/doors/connect/hub.ts'
 import { openHoldfast } from '../../src/open.ts'
@@ -98,8 +100,63 @@ export const acpFrames: fc.Arbitrary<readonly Frame[]> = fc.array(
   { minLength: 1, maxLength: 60 },
 )
 
+/** What a connection is played on, and how a client says something on it. */
+type Wire = {
+  readonly socket: AcpSocket
+  readonly say: (connection: AcpConnection, text: string) => void
+  /** The client opens the stream of a session, where it has such. */
+  readonly open: (session: string) => void
+}
+
+function socketWire(told: (message: object) => void, closed: (code: number) => void): Wire {
+  const socket: AcpSocket = {
+    ...{ address: 'fuzz', bufferedBytes: 0, heardAt: 0 },
+    send: (data) => told(JSON.parse(Buffer.from(data as Uint8Array).toString()) as object),
+    close: closed,
+    cut: () => closed(1006),
+    ping: () => undefined,
+  }
+  const say: Wire['say'] = (connection, text) => connection.receive(Buffer.from(text), false)
+  return { socket, say, open: () => undefined }
+}
+
+function httpWire(told: (message: object) => void, closed: (code: number) => void): Wire {
+  const { signal } = new AbortController()
+  const socket = new HttpStreams({
+    ...{ address: 'fuzz', reportSlow: () => undefined, onSessionLost: () => undefined },
+    onClose: closed,
+  })
+  const open = async (session: string | null): Promise<void> => {
+    for await (const text of socket.read(session, signal)) {
+      for (const [, message = ''] of text.matchAll(/^data: (.*)$/gm)) {
+        told(JSON.parse(message) as object)
+      }
+    }
+  }
+  void open(null)
+  void socket.greeting.then((text) => told(JSON.parse(text) as object))
+  return {
+    socket,
+    open: (session) => void open(session),
+    say: (connection, text) => {
+      try {
+        const message = readRpcMessage(text)
+        socket.took(message)
+        connection.accept(message, text)
+      } catch (thrown) {
+        if (!(thrown instanceof RpcError)) throw thrown
+        // The answer to the request, with status 400.
+        told({ jsonrpc: '2.0', id: thrown.id, error: thrown.body })
+      }
+    },
+  }
+}
+
 /** Plays frames on one connection; returns what is wrong with the answers. */
-export async function playAcp(frames: readonly Frame[]): Promise<readonly string[]> {
+export async function playAcp(
+  frames: readonly Frame[],
+  isHttp = false,
+): Promise<readonly string[]> {
   const problems: string[] = []
   const holdfast = await openHoldfast({
     store: 'memory:',
@@ -111,19 +168,17 @@ export async function playAcp(frames: readonly Frame[]): Promise<readonly string
   const hub = new Hub({ holdfast })
   const said: any[] = []
   let closed: number | null = null
-  const socket: AcpSocket = {
-    ...{ address: 'fuzz', bufferedBytes: 0, heardAt: 0 },
-    send: (data) => void said.push(JSON.parse(Buffer.from(data as Uint8Array).toString())),
-    close: (code) => (closed = code),
-    cut: () => (closed = 1006),
-    ping: () => undefined,
-  }
+  const wire = (isHttp ? httpWire : socketWire)(
+    (message) => void said.push(message),
+    (code) => (closed = code),
+  )
+  const { socket } = wire
   const connection = new AcpConnection({
     ...{ hub, socket, holdfast, caller: { by: LOCAL, access: null }, defaults: {} },
     ...{ positions: null, isDraining: () => false, forwarding: { path: '/acp', headers: {} } },
     onEnd: () => undefined,
   })
-  const say = (text: string): void => connection.receive(Buffer.from(text), false)
+  const say = (text: string): void => wire.say(connection, text)
   const request = (id: string, method: string, given: object): void =>
     say(JSON.stringify({ jsonrpc: '2.0', id, method, params: given }))
   const answered = (id: string): any[] =>
@@ -133,6 +188,7 @@ export async function playAcp(frames: readonly Frame[]): Promise<readonly string
     request('made', 'session/new', { cwd: '/', mcpServers: [] })
     await until(() => answered('made').length === 1)
     const { sessionId } = answered('made')[0].result
+    wire.open(sessionId)
     const expected: string[] = []
     for (const [index, { text }] of frames.entries()) {
       const own = text.replaceAll(SESSION, sessionId).replace('"id":"ID"', `"id":"r${index}"`)
@@ -154,8 +210,10 @@ export async function playAcp(frames: readonly Frame[]): Promise<readonly string
     await until(() => answered('last').length === 1)
     if (answered('last')[0].result?.protocolVersion !== 1) problems.push('it does not go on')
     if (closed !== null) problems.push(`it was closed with ${String(closed)}`)
+    if (socket.bufferedBytes > 0) problems.push('something waits that was told')
   } finally {
     connection.closed(1000)
+    socket.close(1000, 'over')
     hub.close()
     await holdfast.close()
   }

@@ -36,8 +36,8 @@ describe('a connection', () => {
 
 describe('a connection of an ACP client', () => {
   it('answers each request once, and goes on, whatever is said', async () => {
-    const sound = fc.asyncProperty(acpFrames, async (script) => {
-      expect(await playAcp(script)).toEqual([])
+    const sound = fc.asyncProperty(acpFrames, fc.boolean(), async (script, isHttp) => {
+      expect(await playAcp(script, isHttp)).toEqual([])
     })
     await fc.assert(sound, { numRuns: 60 })
   })
