@@ -16,7 +16,9 @@ import { openSqliteStore } from './stores/sqlite/index.ts'
 import { VERSION } from './wire/version.ts'
 import { coreLimits } from './core/limits.ts'
 import { checkQuotaOptions, type QuotaOptions } from './core/quotas.ts'
+import { checkRetention, type RetentionRule } from './core/retention.ts'
 import { checkRules, type Rule } from './core/rules.ts'
+import { ArchiveFolder } from './platform/archive-folder.ts'
 
 export type OpenOptions = {
   /** `memory:`, `sqlite:FILE`, `postgres://…`, or a store of your own. */
@@ -30,12 +32,23 @@ export type OpenOptions = {
   readonly quotas?: QuotaOptions
   /** What is decided of what agents ask before people are asked. */
   readonly rules?: readonly Rule[]
+  /** Which closed sessions are kept and for how long, and where they go before they are erased. */
+  readonly retention?: RetentionOptions
   /** On PostgreSQL: the address at which other nodes reach this one's server. */
   readonly advertise?: string
   /** On PostgreSQL: the secret that all nodes share; a living node with another one is an error. */
   readonly clusterSecret?: string
   /** Called with every diagnostic: an event that no response reports. */
   readonly onDiagnostic?: DiagnosticListener
+}
+
+export type RetentionOptions = {
+  /** The first that a closed session matches decides about it; without one `limits.retainMs`. */
+  readonly rules?: readonly RetentionRule[]
+  /** A folder; without it nothing is archived. */
+  readonly archive?: string
+  /** The archive by gzip. */
+  readonly compress?: boolean
 }
 
 /** The defaults where many nodes share a database. */
@@ -51,9 +64,10 @@ export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask 
 /** Opens the store, continues what an earlier process left unfinished, and accepts turns. */
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const { store: named, agents = builtinAgents, limits = {}, defaultAgent, onDiagnostic } = options
-  const { quotas = {}, rules = [] } = options
+  const { quotas = {}, rules = [], retention = {} } = options
   // Before the store is opened, which would have to be closed again.
   checkOptions(options)
+  const archive = await openArchive(retention)
   const store = typeof named === 'string' ? await openStore(named, options) : named
   const { cluster } = store
   try {
@@ -70,6 +84,8 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
       onDiagnostic,
       quotas,
       rules,
+      retention: retention.rules,
+      archive,
       limits: limitsFor(named, limits),
     })
     await holdfast.authority.start()
@@ -92,10 +108,12 @@ export function checkOptions({
   limits,
   quotas,
   rules,
-}: Pick<OpenOptions, 'limits' | 'quotas' | 'rules'>) {
+  retention,
+}: Pick<OpenOptions, 'limits' | 'quotas' | 'rules' | 'retention'>) {
   coreLimits(limits ?? {})
   checkQuotaOptions(quotas ?? {})
   checkRules(rules ?? [])
+  checkRetention(retention?.rules ?? [])
 }
 
 /** The limits on a store: on PostgreSQL some defaults are others. */
@@ -103,6 +121,13 @@ export function limitsFor(store: OpenOptions['store'], limits: Partial<Limits>):
   // An undefined limit must not replace a default.
   const given = Object.entries(limits).filter(([, value]) => value !== undefined)
   return { ...(isPostgres(store) ? CLUSTER_LIMITS : {}), ...Object.fromEntries(given) }
+}
+
+async function openArchive({ archive: folder, compress }: RetentionOptions) {
+  if (folder === undefined) return null
+  const archive = new ArchiveFolder({ folder, compress })
+  await archive.open()
+  return archive
 }
 
 /** The store's name as it may be shown: without a password. */

@@ -25,6 +25,7 @@ import {
   type RpcId,
 } from '../doors/json-rpc.ts'
 import { answerPings, SOCKET_OPTIONS } from '../wire/control-frames.ts'
+import { linesIn } from '../platform/line-splitter.ts'
 import {
   cancelText,
   isPrompt,
@@ -35,7 +36,6 @@ import {
   type EditorMessage,
   type Fields,
 } from './acp-messages.ts'
-import { linesIn } from './line-splitter.ts'
 
 /** A request of the editor without its answer. */
 type UnansweredRequest = {

@@ -7,6 +7,7 @@ import { cdp } from './cdp.ts'
 import { chat } from './chat.ts'
 import { check } from './check.ts'
 import { unknownName, UsageError, wrap, type CliCommand } from './command.ts'
+import { importArchives, retention } from './retention.ts'
 import { rules } from './rules.ts'
 import { send } from './send.ts'
 import { serve } from './serve.ts'
@@ -17,9 +18,9 @@ import { verify } from './verify.ts'
 import { webhooks } from './webhooks.ts'
 
 export const COMMANDS: readonly CliCommand[] = [
-  ...[serve, chat, send, asks, answer, grants, sessions, tail, queue, cancel, close, exportLog],
-  ...[agents, fork, adopt, open, verify, token, rules, webhooks, check, backup, nodes],
-  ...[cdp, acp],
+  ...[serve, chat, send, asks, answer, grants, sessions, tail, queue, cancel, close],
+  ...[exportLog, importArchives, agents, fork, adopt, open, verify, token, rules, retention],
+  ...[webhooks, check, backup, nodes, cdp, acp],
 ]
 
 /** Resolves with the exit code. */

@@ -1,29 +1,28 @@
 /**
- * The files that `verify` can check: exported logs and transcripts, transcripts of Claude Code, and
- * recordings of browser clients.
+ * The files that `verify` can check: archives, exported logs and transcripts, transcripts of Claude
+ * Code, and recordings of browser clients.
  */
-import { createReadStream } from 'node:fs'
-import { createInterface } from 'node:readline'
 import { LogCheck, type CheckedEvent, type Findings } from '../core/index.ts'
+import { linesOfFile } from '../platform/archive-file.ts'
+import { ArchiveCheck, isArchiveHeader } from '../platform/archive-format.ts'
 
 /** A line of a file of any kind that can be checked. */
 type CheckedLine = Partial<
   ClaudeLine & CheckedEvent & CheckedMessage & Pick<RecordingLine, 'n' | 'from'>
 >
-type LineCheck = { add(line: never, number: number): void; finish(): Findings }
+type LineCheck = { add(line: never, number: number, text: string): void; finish(): Findings }
 
 /** The first line of a known kind decides which kind of file it is. */
 export async function verifyFile(file: string): Promise<Findings> {
   const torn: string[] = []
   let number = 0
   let check: LineCheck | null = null
-  const lines = createInterface({ input: createReadStream(file), crlfDelay: Infinity })
-  for await (const text of lines) {
+  for await (const text of linesOfFile(file)) {
     number += 1
-    if (text.trim() === '') continue
-    const line: CheckedLine | null = parseObject(text)
-    if (line === null) torn.push(`line ${number} is no JSON object`)
-    else (check ??= checkFor(line))?.add(line as never, number)
+    if (text?.trim() === '') continue
+    const line: CheckedLine | null = text === null ? null : parseObject(text)
+    if (text === null || line === null) torn.push(`line ${number} is no JSON object`)
+    else (check ??= checkFor(line))?.add(line as never, number, text)
   }
   if (check === null) {
     throw new Error('this is not a log, transcript, Claude Code transcript or recording')
@@ -46,6 +45,7 @@ function checkFor(line: CheckedLine): LineCheck | null {
   if (typeof line.uuid === 'string' && 'parentUuid' in line) return new ClaudeCheck()
   const isRecording = typeof line.n === 'number' && ('from' in line || 'dropped' in line)
   if (isRecording) return new RecordingCheck()
+  if (isArchiveHeader(line)) return new ArchiveCheck()
   if (typeof line.seq !== 'number') return null
   if (typeof line.role === 'string' && line.type === undefined) return new TranscriptCheck()
   return typeof line.type === 'string' ? new LogCheck() : null

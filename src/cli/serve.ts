@@ -20,7 +20,7 @@ import {
   withSettings,
   type ServeValues,
 } from './serve-flags.ts'
-import { coreSettings, ServedAgents } from './served-agents.ts'
+import { coreSettings, retentionOf, ServedAgents } from './served-agents.ts'
 import { openTokens, type OpenedTokens } from './served-tokens.ts'
 import { storeName } from './stores.ts'
 
@@ -176,6 +176,7 @@ async function open(
     clusterSecret: cluster.secret,
     onDiagnostic: log.onDiagnostic,
     agents: runners,
+    retention: retentionOf(config),
   })
 }
 

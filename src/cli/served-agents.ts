@@ -7,7 +7,7 @@ import {
   type Config,
   type OpenedAgents,
 } from '../config/index.ts'
-import { builtinAgents, type Runner } from '../index.ts'
+import { builtinAgents, type RetentionOptions, type Runner } from '../index.ts'
 import { limitsFor, runnersFrom } from '../open.ts'
 import type { ServeValues } from './serve-flags.ts'
 import { agentsFolder } from './stores.ts'
@@ -67,8 +67,15 @@ function hiddenPaths({ store, values }: AgentSettings, config: Config): readonly
   const { file } = config
   const { tokens, record, 'cluster-secret-file': secret } = values
   const data = store === 'memory:' ? null : dirname(agentsFolder(store))
-  const named = [data, tokens, record, secret, file, ...webhookSecretFiles(config)]
+  const { archive = null } = retentionOf(config)
+  const named = [data, tokens, record, secret, archive, file, ...webhookSecretFiles(config)]
   return named.filter((path) => path !== null).map((path) => resolve(path))
+}
+
+/** The archive's folder is relative to the configuration, as its agents are. */
+export function retentionOf({ retention, base }: Config): RetentionOptions {
+  const { archive, ...others } = retention
+  return archive === undefined ? others : { ...others, archive: resolve(base, archive) }
 }
 
 const browserAgent = (): never => {

@@ -182,13 +182,20 @@ export const exportLog = defineCommand({
   summary: 'Writes all events of a session as JSON lines, oldest first.',
   flags: {
     transcript: toggle('the conversation instead: one message per line'),
+    archive: toggle('an archive of the closed session instead, as import takes it'),
     out: text('FILE', 'write to a file, which must not exist, instead of stdout'),
     ...REMOTE_FLAGS,
   },
-  async run({ transcript, out, ...values }, [name = '']) {
+  async run({ transcript, archive, out, ...values }, [name = '']) {
+    if (transcript && archive) throw new UsageError('--transcript and --archive exclude each other')
     const remote = new Remote(values)
     const id = await remote.find(name)
-    const lines = transcript ? readTranscript(remote, id) : readLog(remote, id)
+    const path = sessionPath(id)
+    const lines = transcript
+      ? readLines(remote, `${path}/transcript`)
+      : archive
+        ? readLines(remote, `${path}/archive`)
+        : readLog(remote, id)
     if (out !== null) return writeFile(out, lines)
     const shown = process.stdout.isTTY ? printableJson : String
     for await (const line of lines) process.stdout.write(`${shown(line)}\n`)
@@ -199,8 +206,8 @@ async function* readLog(remote: Remote, id: string): AsyncGenerator<string> {
   for await (const event of remote.events(id)) yield JSON.stringify(event)
 }
 
-async function* readTranscript(remote: Remote, id: string): AsyncGenerator<string> {
-  const { body } = await remote.call(`${sessionPath(id)}/transcript`)
+async function* readLines(remote: Remote, path: string): AsyncGenerator<string> {
+  const { body } = await remote.call(path)
   const decoder = new TextDecoder()
   let rest = ''
   for await (const chunk of body ?? []) {
@@ -208,7 +215,7 @@ async function* readTranscript(remote: Remote, id: string): AsyncGenerator<strin
     rest = lines.pop() ?? ''
     yield* lines
   }
-  if (rest !== '') throw new Error('the transcript was cut short')
+  if (rest !== '') throw new Error('the answer was cut short')
 }
 
 async function writeFile(out: string, lines: AsyncIterable<string>): Promise<void> {

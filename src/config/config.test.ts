@@ -126,6 +126,8 @@ describe('a configuration', () => {
       jwt: [],
       quotas: {},
       rules: [],
+      retention: {},
+      webhooks: [],
     }
     expect(checkConfig({})).toEqual(empty)
     expect(await readConfig(folder)).toEqual({ file: null, base: folder, ...empty })

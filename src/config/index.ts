@@ -112,6 +112,7 @@ export function checkConfig(content: unknown) {
     quotas = {},
     rules = [],
     webhooks = [],
+    retention = {},
   } = readOutline(content, (field, problem) => invalid(field || 'the configuration', problem))
   for (const [name, agent] of Object.entries(agents)) {
     if (!isProgrammed(agent)) checkAgent(agent, `agents.${name}`)
@@ -127,6 +128,7 @@ export function checkConfig(content: unknown) {
     quotas,
     rules,
     webhooks: checkWebhooks(webhooks),
+    retention,
     jwt: issuers,
   }
 }

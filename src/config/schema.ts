@@ -10,6 +10,7 @@ import { ProcessAgent } from '../runners/process/options.ts'
 import { EXACT, limit, list, oneOf, optional, PROBLEM, UNKNOWN_NAME } from '../schema/contract.ts'
 import { JwtIssuer } from '../schema/jwt.ts'
 import { QUOTA_FIELDS } from '../schema/quotas.ts'
+import { RetentionSettings } from '../schema/retention.ts'
 import { RuleList } from '../schema/rules.ts'
 import { WebhookEntry } from '../schema/webhooks.ts'
 import { presetsOf } from './presets.ts'
@@ -112,6 +113,7 @@ export const RELOADING = {
     'a server begins or ends to need tokens only at its start',
   quotas: 'now; of a principal that had no limits, turns that run are not counted',
   rules: 'now, for new asks',
+  retention: 'restart',
   webhooks: 'now; what is under way has a moment left, and one that stays goes on where it stands',
   $schema: 'now',
 } as const satisfies Readonly<Record<keyof HoldfastConfig | 'limits.leaseMs', string>>
@@ -172,6 +174,7 @@ function configuration<Entry extends TSchema>(agent: Entry) {
       webhooks: Type.Array(WebhookEntry, {
         description: 'programs elsewhere that are told what happens, see [below](#webhooks)',
       }),
+      retention: RetentionSettings,
       $schema: Type.String({
         description:
           'the address of the JSON Schema of this file, for editors: ' +

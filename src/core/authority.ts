@@ -18,6 +18,7 @@ import { readableRow } from './history.ts'
 import { Lease } from './lease.ts'
 import { coreLimits, type Limits } from './limits.ts'
 import { checkQuotaOptions, type QuotaOptions } from './quotas.ts'
+import { checkRetention, type RetentionRule, type SessionArchive } from './retention.ts'
 import { checkRules, Rules, type Rule } from './rules.ts'
 import { LiveSession, type LoadedState, type SessionHolder } from './live.ts'
 import { isUnreadable, SessionLoader } from './loading.ts'
@@ -49,6 +50,10 @@ export type AuthorityOptions = {
   readonly rules?: readonly Rule[]
   /** The agent of sessions that do not name one; without it the first of `runners`. */
   readonly defaultAgent?: string | undefined
+  /** Which closed sessions are kept, and for how long. */
+  readonly retention?: readonly RetentionRule[]
+  /** Takes what retention erases. */
+  readonly archive?: SessionArchive | null
   /** Called with every diagnostic (`DIAGNOSTICS`). */
   readonly onDiagnostic?: DiagnosticListener
   /** Facts for the diagnostic of a start: version, store and the like. */
@@ -85,6 +90,8 @@ export class Authority implements SessionHolder {
   readonly turnClients = new TurnClients()
   readonly clientTools = new ClientTools()
   readonly rules: Rules
+  readonly retention: readonly RetentionRule[]
+  readonly archive: SessionArchive | null
   readonly answerers: Answerers
   /** Prefixes of keys that only the door which added them may use. */
   readonly reservedKeys = new Set<string>()
@@ -110,6 +117,8 @@ export class Authority implements SessionHolder {
     this.counts = new SharedCounts(this)
     this.usage = new Usage(this, options.quotas)
     this.rules = new Rules(options.rules ?? [], options.digest)
+    this.retention = checkRetention(options.retention ?? [])
+    this.archive = options.archive ?? null
     this.answerers = new Answerers(this)
     this.attachmentListeners = new AttachmentListeners(this.diagnose)
     this.#held = new HeldSessions(this)

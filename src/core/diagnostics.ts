@@ -9,6 +9,7 @@ export const DIAGNOSTICS = {
   agent_files_left: 'warn',
   agent_started: 'info',
   agents_unisolated: 'warn',
+  archive_failed: 'error',
   ask_unanswered: 'debug',
   audit_failed: 'error',
   browser_ended: 'info',

@@ -25,6 +25,8 @@ export const ERRORS = {
   agent_mismatch: { retry: false },
   cancelled: { retry: false },
   key_taken: { retry: false },
+  session_exists: { retry: false },
+  session_open: { retry: false },
   ask_settled: { retry: false },
   ask_approved: { retry: false },
   backend_bound: { retry: false },

@@ -10,6 +10,9 @@ import type { AskOutcome, Session, Usage } from './state.ts'
 export class Counters {
   sessionsCreated = 0
   sessionsClosed = 0
+  /** Erased by retention, and those of them that went into the archive first. */
+  sessionsRetired = 0
+  sessionsArchived = 0
   sessionsLoaded = 0
   sessionsEvicted = 0
   /** Holds given up because the store refused or failed an append. */

@@ -47,11 +47,20 @@ import {
   readConversation,
   readForkPoint,
 } from './origins.ts'
+import { checkRetention, previewRetention, type RetentionPreview } from './retention.ts'
+import { restoreSession } from './restoring.ts'
 import { NO_CAPABILITIES, type TerminalCommand } from './runner.ts'
 import { assertAgent } from './runner-table.ts'
 import { SessionHandle } from './session-handle.ts'
 import { assertHonoured } from './settings.ts'
-import type { AskQuery, ChangePage, ListPage, ListQuery, SessionRef } from './store.ts'
+import type {
+  AskQuery,
+  ChangePage,
+  ListPage,
+  ListQuery,
+  RestoredSession,
+  SessionRef,
+} from './store.ts'
 import { TurnHandle, type Admission, type SubmittedTurn } from './turn-record.ts'
 
 export type HoldfastOptions = AuthorityOptions
@@ -252,6 +261,23 @@ export class Holdfast {
     } finally {
       leave()
     }
+  }
+
+  /** What retention would erase now: by the operator's rules, or by others. */
+  async previewRetention(rules = this.authority.retention): Promise<RetentionPreview> {
+    this.#assertManages()
+    const { store, clock, limits } = this.authority
+    return previewRetention({ store, rules: checkRetention(rules), limits, now: clock.now() })
+  }
+
+  /** Makes a closed session of an archive, under its own id; returns the bytes that it takes. */
+  async restore(session: RestoredSession): Promise<number> {
+    this.#assertManages()
+    return restoreSession(this.authority, session)
+  }
+
+  #assertManages(): void {
+    if (this.access !== null) assertMayDo(this.access.scopes, 'store.manage')
   }
 
   #pageLimit(limit: number): number {

@@ -56,12 +56,21 @@ export {
 } from './figures.ts'
 export { FeedItem, positionAfter, type Delta, type Position } from './feed.ts'
 export { Holdfast, type ForkOptions, type HoldfastOptions, type Unbound } from './holdfast.ts'
-export { POSITION_KIND, type PageBefore } from './history.ts'
+export { POSITION_KIND, readableRow, type PageBefore } from './history.ts'
 export { newest } from './origins.ts'
 export type { FollowAsksOptions, InboxEvent, InboxPage, OpenAsk, OpenAskPage } from './inbox.ts'
 export { LIMITS, STATE_LIMITS, type Limits } from './limits.ts'
 export { checkLog, LogCheck, type CheckedEvent, type Findings } from './log-check.ts'
 export { FoldedLog } from './loading.ts'
+export {
+  checkRetention,
+  previewRetention,
+  RETENTION_BOUNDS,
+  RETENTION_CONDITIONS,
+  type RetentionPreview,
+  type RetentionRule,
+  type SessionArchive,
+} from './retention.ts'
 export { checkRules, DECISIONS, RULE_CONDITIONS, Rules, traceRules } from './rules.ts'
 export type { Rule, RuleCondition, RuleRequest } from './rules.ts'
 export { checkQuotas, QUOTAS } from './quotas.ts'
@@ -72,6 +81,7 @@ export { type QueueRow } from './queued-request.ts'
 export { idempotencyMismatch } from './request-keys.ts'
 export {
   BUSY_POLICIES,
+  checkSessionId,
   inputDigest,
   type BusyPolicy,
   type LinkOptions,
@@ -130,6 +140,7 @@ export type {
   ReadResult,
   Reservation,
   Reserved,
+  RestoredSession,
   SessionChange,
   SessionRef,
   SessionRow,

@@ -6,6 +6,12 @@ import { LIMITS } from './limits.ts'
 import { Sweeper, type SweptNode } from './recovery.ts'
 import type { ListQuery, SessionRow, Store } from './store.ts'
 
+const NO_ARCHIVE = {
+  retention: [],
+  archive: null,
+  counters: { sessionsRetired: 0, sessionsArchived: 0 },
+}
+
 /** A house of expired and of long closed sessions, and one sweep at a time. */
 function house(
   count: number,
@@ -21,7 +27,7 @@ function house(
     pages.push(query)
     const of = query.expiredAt === undefined ? closed : open
     const all = query.pendingFor === undefined ? [...of] : []
-    const rows = all.map((id) => ({ id, number: Number(id.replace(/\D+/, '')) }))
+    const rows = all.map((id) => ({ id, number: Number(id.replace(/\D+/, '')), updatedAt: 0 }))
     const found = rows.filter(({ number }) => number < Number(query.cursor ?? Infinity))
     const page = found.sort((a, b) => b.number - a.number).slice(0, query.limit)
     const nextCursor = found.length > page.length ? String(page.at(-1)?.number) : null
@@ -47,6 +53,7 @@ function house(
     lease,
     heldSession: () => null,
     trim: () => undefined,
+    ...NO_ARCHIVE,
   }
   const sweeper = new Sweeper(swept)
   const runSweep = async (): Promise<void> => {
@@ -138,6 +145,7 @@ describe('sessions that were lost with the lease', () => {
       erase: async () => undefined,
       heldSession: () => null,
       trim: () => undefined,
+      ...NO_ARCHIVE,
     }
     const sweeper = new Sweeper(swept)
     for (const id of ['x', 'y', 'z']) sweeper.pickUp(id)

@@ -1,25 +1,19 @@
 /**
  * The sweeper: sessions that a dead node left with work to do are picked up, idle
- * ones past their time are closed, and the logs of long closed ones erased.
+ * ones past their time are closed, and what retention does not keep is erased.
  */
 import type { Clock } from './clock.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
-import type { Limits } from './limits.ts'
 import type { LiveSession } from './live.ts'
-import type { ListQuery, SessionRow, Store } from './store.ts'
+import { RetentionSweep, type RetainingNode } from './retention-sweep.ts'
+import type { ListQuery, SessionRow } from './store.ts'
 
 /** The authority, as the sweeper sees it. */
-export interface SweptNode {
-  readonly node: string
-  readonly store: Store
-  readonly clock: Clock
-  readonly limits: Limits
-  readonly diagnose: Diagnose
+export interface SweptNode extends RetainingNode {
   /** Null where a lease never ends. */
   readonly lease: { readonly leftMs: number } | null
   open(id: string): Promise<LiveSession>
-  erase(id: string, agent: string): Promise<unknown>
   heldSession(id: string): object | null
   /** Lets go of idle sessions beyond the bound. */
   trim(): void
@@ -42,7 +36,7 @@ export class Sweeper {
   readonly #owed = new Set<string>()
   readonly #clockWatch: ClockWatch
   readonly #expired: Round = { cursor: null }
-  readonly #closed: Round = { cursor: null }
+  readonly #retention: RetentionSweep
   #cancelSweep: () => void = () => undefined
   #cancelPickUp: (() => void) | null = null
   #pickUpMs = PICK_UP_MS
@@ -51,6 +45,7 @@ export class Sweeper {
   constructor(node: SweptNode) {
     this.#node = node
     this.#clockWatch = new ClockWatch(node.clock, node.diagnose)
+    this.#retention = new RetentionSweep(node)
   }
 
   async start(): Promise<void> {
@@ -60,6 +55,7 @@ export class Sweeper {
 
   stop(): void {
     this.#stopped = true
+    this.#retention.stop()
     this.#cancelSweep()
     this.#cancelPickUp?.()
   }
@@ -97,7 +93,7 @@ export class Sweeper {
   }
 
   async #sweep(): Promise<void> {
-    const { clock, limits } = this.#node
+    const { clock } = this.#node
     this.#clockWatch.look()
     this.#node.trim()
     await this.#pickUpPending()
@@ -108,8 +104,7 @@ export class Sweeper {
       const live = await this.#node.open(id)
       await live.post({ type: 'expire' })
     })
-    const closedBefore = at - limits.retainMs
-    await this.#each(this.#closed, { closedBefore }, ({ id, agent }) => this.#node.erase(id, agent))
+    await this.#retention.sweep()
   }
 
   /** Then no session can be opened. */
@@ -174,17 +169,18 @@ export class Sweeper {
    */
   async #each(
     round: Round,
-    filter: Pick<ListQuery, 'expiredAt' | 'closedBefore'>,
+    filter: Pick<ListQuery, 'expiredAt'>,
     work: (row: SessionRow) => Promise<unknown>,
   ): Promise<void> {
     const { store, limits } = this.#node
-    const step = filter.expiredAt === undefined ? 'erase' : 'expire'
     for (let left = SWEPT_MAX; left > 0 && !this.#stopped;) {
       const query: ListQuery = { ...filter, limit: Math.min(limits.listMax, left) }
       const { cursor } = round
       const page = await store.list(cursor === null ? query : { ...query, cursor })
       for (const row of page.sessions) {
-        await work(row).catch((error: unknown) => this.#tellUnlessElsewhere(step, row.id, error))
+        await work(row).catch((error: unknown) =>
+          this.#tellUnlessElsewhere('expire', row.id, error),
+        )
       }
       round.cursor = page.nextCursor
       left = page.nextCursor === null ? 0 : left - page.sessions.length

@@ -115,7 +115,7 @@ export function resolveRequest(
   const internal = options.internal ?? false
   const key = options.key === undefined ? null : checkKey(options.key)
   return {
-    id: options.id === undefined ? null : checkId(options.id),
+    id: options.id === undefined ? null : checkSessionId(options.id),
     principal: principalOfKey(caller, key),
     key: internal ? null : key,
     agent: options.agent ?? agent,
@@ -226,7 +226,8 @@ export function checkKey(key: string): string {
   throw invalid('key', `must have at most ${STATE_LIMITS.keyBytesMax} bytes of UTF-8`)
 }
 
-function checkId(id: string): string {
+/** Also for a session from an archive. */
+export function checkSessionId(id: string): string {
   if (
     typeof id === 'string' &&
     id.length <= STATE_LIMITS.idCharsMax &&

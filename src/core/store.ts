@@ -1,5 +1,5 @@
 /**
- * Where logs, keys and ownership live. Fifteen operations and an audit, each one atomic step;
+ * Where logs, keys and ownership live. Sixteen operations and an audit, each one atomic step;
  * a store never decides.
  *
  * Times, positions and counts are safe integers; only a lease may be infinite.
@@ -65,6 +65,12 @@ export interface Store {
    * erase.
    */
   erase(session: string): Promise<boolean>
+  /**
+   * Makes a closed session of its whole log and its blobs, in one step; one that was erased is
+   * there again. False, and nothing is changed, if there is one of this id. A store without it
+   * takes nothing from archives.
+   */
+  restore?(session: RestoredSession): Promise<boolean>
   /**
    * The change feed: the sessions that were created, appended to or erased after a position, each
    * once in a page. `limit` bounds what is read; an empty page means that there is nothing more.
@@ -198,10 +204,32 @@ export type SessionRow = {
   readonly queuedTurns: number
   /** Clients that are attached and connected, without those that only watch. */
   readonly attached: number
+  /** Of its events and blobs. */
+  readonly bytes: number
   readonly createdAt: number
-  /** The time of the last event. */
+  /** The time of the last event, or of its restoration. */
   readonly updatedAt: number
+  /** It came from an archive; without it, it did not. */
+  readonly isRestored?: true
 }
+
+/** A session from an archive. Its last event is `session.closed`. */
+export type RestoredSession = Pick<SessionRow, RestoredField> & {
+  readonly events: readonly string[]
+  readonly blobs: readonly { readonly digest: string; readonly data: Uint8Array }[]
+  /** From then on it counts as closed. */
+  readonly at: number
+}
+
+type RestoredField =
+  | 'id'
+  | 'principal'
+  | 'shares'
+  | 'key'
+  | 'agent'
+  | 'internal'
+  | 'labels'
+  | 'createdAt'
 
 /**
  * `waiting`: a turn waits for an answer to an ask. `queued`: turns wait and none runs yet.

@@ -58,6 +58,8 @@ const TABLE = {
   holdfast_asks: gauge('Asks that wait for an answer'),
   holdfast_sessions_created_total: counter('Sessions that were created'),
   holdfast_sessions_closed_total: counter('Sessions that were closed'),
+  holdfast_sessions_retired_total: counter('Closed sessions that retention has erased'),
+  holdfast_sessions_archived_total: counter('Sessions that went into the archive before'),
   holdfast_sessions_loaded_total: counter('Sessions that were loaded into memory'),
   holdfast_sessions_evicted_total: counter('Idle sessions that were let go to save memory'),
   holdfast_sessions_lost_total: counter(

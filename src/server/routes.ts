@@ -40,6 +40,7 @@ import type { Recorder } from './recorder.ts'
 import { statsRoutes } from './stats.ts'
 import { webhookRoutes } from './webhooks/routes.ts'
 import type { Webhooks } from './webhooks/webhooks.ts'
+import { storageRoutes } from './storage-routes.ts'
 
 const text = Type.String()
 const count = Type.Integer()
@@ -93,6 +94,7 @@ export function serverRoutes(
     ...browserRoutes,
     ...acpRoutes(acp),
     ...webhookRoutes(webhooks),
+    ...storageRoutes,
     ...routes({
       'GET /': {
         name: 'getInspector',

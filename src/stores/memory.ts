@@ -23,6 +23,7 @@ import {
   type PutBlobs,
   type Reservation,
   type Reserved,
+  type RestoredSession,
   type SessionRow,
   type Store,
   type StoredAuditRecord,
@@ -34,7 +35,7 @@ import { closedError } from './failures.ts'
 import { Leases } from './leases.ts'
 import { changePage, changesGone, cursorAt, numberAbove, type ChangeRecord } from './pages.ts'
 import { isListed, isVisibleTo, memoryPage } from './memory-lists.ts'
-import { bytesOf, reservedBefore } from './rows.ts'
+import { bytesOf, reservedBefore, restoredBytes } from './rows.ts'
 
 type MemorySession = {
   readonly number: number
@@ -108,9 +109,11 @@ export class MemoryStore implements Store {
     const times = { createdAt: at, updatedAt: at }
     const blobs = reservation.blobs === undefined ? new Map() : this.#copies(reservation.blobs)
     if (blobs === null) return { type: 'gone', id: reservation.blobs?.from ?? '' }
+    const bytes = bytesOf([body]) + lengthOf(blobs.values())
+    const named = { id, principal, key, agent, internal, labels: { ...labels } }
     const session: MemorySession = {
       number: this.#sessions.size + 1,
-      row: { id, principal, key, agent, internal, labels: { ...labels }, ...NEW_ROW, ...times },
+      row: { ...named, ...NEW_ROW, bytes, ...times },
       epoch: 1,
       owner: node,
       pending: false,
@@ -165,8 +168,9 @@ export class MemoryStore implements Store {
     const attached = flags.closed ? 0 : (flags.attached ?? 0)
     const queuedTurns = flags.closed ? 0 : (flags.queuedTurns ?? 0)
     const { shares = entry.row.shares } = flags
+    const bytes = entry.row.bytes + bytesOf(events)
     const listed = { state, status, queuedTurns, attached, shares } as const
-    entry.row = { ...entry.row, seq, updatedAt: at, ...listed }
+    entry.row = { ...entry.row, seq, bytes, updatedAt: at, ...listed }
     if (snapshot !== null) entry.snapshot = { seq, body: snapshot }
     if (flags.keys !== undefined) entry.keys = keptKeys(entry.keys, flags.keys)
     if (flags.closed) entry.keys = []
@@ -236,7 +240,8 @@ export class MemoryStore implements Store {
   async erase(session: string): Promise<boolean> {
     const entry = this.#find(session)
     if (entry?.row.state !== 'closed') return false
-    entry.row = { ...entry.row, state: 'erased', key: null, labels: {}, shares: [] }
+    const { isRestored: _, ...row } = entry.row
+    entry.row = { ...row, state: 'erased', key: null, labels: {}, shares: [], bytes: 0 }
     entry.snapshot = null
     entry.events = []
     entry.keys = []
@@ -247,13 +252,41 @@ export class MemoryStore implements Store {
     return true
   }
 
+  async restore(given: RestoredSession): Promise<boolean> {
+    const { events, blobs, at, ...named } = given
+    const existing = this.#find(named.id)
+    if (existing !== undefined && existing.row.state !== 'erased') return false
+    const seq = events.length
+    const state = { state: 'closed', status: 'closed', queuedTurns: 0, attached: 0 } as const
+    const session: MemorySession = {
+      number: existing?.number ?? this.#sessions.size + 1,
+      row: {
+        ...named,
+        ...state,
+        seq,
+        bytes: restoredBytes(given),
+        updatedAt: at,
+        isRestored: true,
+      },
+      epoch: (existing?.epoch ?? 0) + 1,
+      owner: null,
+      pending: false,
+      expiresAt: null,
+      snapshot: null,
+      events: events.map((body, index) => ({ seq: index + 1, body })),
+      keys: [],
+      blobs: new Map(blobs.map(({ digest, data }) => [digest, Uint8Array.from(data)])),
+      loose: new Set(),
+    }
+    this.#sessions.set(named.id, session)
+    this.#note(session, seq)
+    return true
+  }
+
   async usage(principal: string, quota: StoredQuota, most: number): Promise<number> {
     this.#mustBeOpen()
     const own = [...this.#sessions.values()].filter(({ row }) => row.principal === principal)
-    if (quota === 'storedBytes') {
-      const bodies = own.flatMap(({ events }) => events.map(({ body }) => body))
-      return own.reduce((sum, { blobs }) => sum + lengthOf(blobs.values()), bytesOf(bodies))
-    }
+    if (quota === 'storedBytes') return own.reduce((sum, { row }) => sum + row.bytes, 0)
     const open = own.filter(({ row }) => row.state === 'open' && !row.internal)
     return Math.min(open.length, most)
   }
@@ -276,6 +309,7 @@ export class MemoryStore implements Store {
     for (const { digest, data } of fresh) entry.blobs.set(digest, Uint8Array.from(data ?? []))
     if (isLoose) for (const { digest } of fresh) entry.loose.add(digest)
     else for (const { digest } of blobs) entry.loose.delete(digest)
+    entry.row = { ...entry.row, bytes: entry.row.bytes + added }
     const bytes = blobs.map(({ digest }) => entry.blobs.get(digest)?.length ?? 0)
     return { type: 'stored', bytes, added }
   }
@@ -285,10 +319,12 @@ export class MemoryStore implements Store {
     return entry?.epoch === epoch ? this.#dropLoose(entry, digests) : 0
   }
 
-  #dropLoose({ blobs, loose }: MemorySession, digests: readonly string[]): number {
+  #dropLoose(entry: MemorySession, digests: readonly string[]): number {
+    const { blobs, loose } = entry
     const dropped = digests.filter((digest) => loose.delete(digest))
     const bytes = lengthOf(dropped.map((digest) => blobs.get(digest) ?? null))
     for (const digest of dropped) blobs.delete(digest)
+    entry.row = { ...entry.row, bytes: entry.row.bytes - bytes }
     return bytes
   }
 

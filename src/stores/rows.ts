@@ -1,14 +1,25 @@
 /** A session's row: as both databases store it, and as the core sees it. */
 import { HoldfastError } from '../core/errors.ts'
 import type { Share } from '../core/state.ts'
-import type { Reservation, Reserved, SessionRow, StoredEvent } from '../core/store.ts'
+import type {
+  Reservation,
+  Reserved,
+  RestoredSession,
+  SessionRow,
+  SessionStatus,
+  StoredEvent,
+} from '../core/store.ts'
 import { nameFrom, storedName } from './names.ts'
 
 export const ROW_COLUMNS =
   'number, id, principal, shares, key, agent, internal, labels, state, owner, seq, status, ' +
-  'queued, attached, created_at, updated_at'
+  'queued, attached, bytes, created_at, updated_at'
 
-export type StoredRow = Pick<SessionRow, 'id' | 'key' | 'agent' | 'state' | 'seq' | 'status'> & {
+/** What a closed session from an archive has as its status, which no closed session needs. */
+export const RESTORED = 'restored'
+
+export type StoredRow = Pick<SessionRow, 'id' | 'key' | 'agent' | 'state' | 'seq'> & {
+  readonly status: SessionStatus | typeof RESTORED
   /** Sessions are numbered in the order of their creation. */
   readonly number: number
   /** SQLite has no booleans. */
@@ -20,6 +31,7 @@ export type StoredRow = Pick<SessionRow, 'id' | 'key' | 'agent' | 'state' | 'seq
   readonly owner: string | null
   readonly queued: number
   readonly attached: number
+  readonly bytes: number
   readonly created_at: number
   readonly updated_at: number
 }
@@ -35,11 +47,13 @@ export function sessionRow(stored: StoredRow): SessionRow {
     labels: JSON.parse(stored.labels) as Record<string, string>,
     state: stored.state,
     seq: stored.seq,
-    status: stored.state === 'open' ? stored.status : 'closed',
+    status: stored.state === 'open' ? (stored.status as SessionStatus) : 'closed',
     queuedTurns: stored.queued,
     attached: stored.attached,
+    bytes: stored.bytes,
     createdAt: stored.created_at,
     updatedAt: stored.updated_at,
+    ...(stored.state === 'closed' && stored.status === RESTORED ? { isRestored: true } : {}),
   }
 }
 
@@ -48,6 +62,11 @@ export function bytesOf(bodies: readonly string[]): number {
   let bytes = 0
   for (const body of bodies) bytes += Buffer.byteLength(body)
   return bytes
+}
+
+/** What a restored session takes. */
+export function restoredBytes({ events, blobs }: RestoredSession): number {
+  return blobs.reduce((sum, { data }) => sum + data.length, bytesOf(events))
 }
 
 /** The first values of the statement `create` of both databases. */

@@ -14,6 +14,7 @@ import { listClaims } from './store/list.ts'
 import { principalClaims } from './store/principals.ts'
 import { reserveClaims } from './store/reserve.ts'
 import { webhookClaims } from './store/webhooks.ts'
+import { restoreClaims } from './store/restore.ts'
 import { StoreTrial } from './store/samples.ts'
 
 export { runnerConformance, type RunnerCase, type RunnerUnderTest } from './runner.ts'
@@ -40,6 +41,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...countClaims,
     ...blobClaims,
     ...webhookClaims,
+    ...restoreClaims,
   }
   return Object.entries(claims).map(([title, check]) => {
     const run = async (): Promise<void> => {

@@ -36,6 +36,8 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   agent_mismatch: { status: 409, close: 4409 },
   cancelled: { status: 409, close: null },
   key_taken: { status: 409, close: 4409 },
+  session_exists: { status: 409, close: null },
+  session_open: { status: 409, close: null },
   ask_settled: { status: 409, close: null },
   ask_approved: { status: 409, close: null },
   backend_bound: { status: 409, close: null },

@@ -228,6 +228,20 @@ const VISITS: Readonly<Record<string, Visit>> = {
     return [`${path}/grants/none`, {}, { body: { id: 'none', state: 'revoked' } }]
   },
   getAudit: local('/v1/audit'),
+  previewRetention: async () => ['/v1/retention/preview', { body: {} }, { status: 200 }],
+  importArchive: async () => {
+    const { id, path } = await owned()
+    await owner.call('DELETE', path)
+    const { text: body } = await owner.get(`${path}/archive`)
+    await owner.call('DELETE', `${path}?erase=true`)
+    const headers = { 'content-type': 'application/jsonl' }
+    return ['/v1/archives', { body, headers }, { status: 201, body: { id } }]
+  },
+  getArchive: async () => {
+    const { path } = await owned()
+    await owner.call('DELETE', path)
+    return [`${path}/archive`, {}, { status: 200, text: expect.stringContaining('"end"') }]
+  },
   shareSession: async () => {
     const { path } = await owned()
     const body = { with: 'bob', scopes: ['watch'] }

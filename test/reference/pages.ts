@@ -9,6 +9,7 @@ import { METHODS } from '../../src/doors/copilot/methods.ts'
 import { METRICS } from '../../src/server/metric-table.ts'
 import { JwtIssuer } from '../../src/schema/jwt.ts'
 import { QUOTA_FIELDS } from '../../src/schema/quotas.ts'
+import { RETENTION_FIELDS, RETENTION_RULE_FIELDS } from '../../src/schema/retention.ts'
 import { RULE_FIELDS } from '../../src/schema/rules.ts'
 import { WebhookEntry } from '../../src/schema/webhooks.ts'
 import { ClientFrames, HelloFrame } from '../../src/wire/client-frames.ts'
@@ -20,6 +21,8 @@ const TABLES: Readonly<Record<string, TObject>> = {
   Quotas: QUOTA_FIELDS,
   Rule: RULE_FIELDS,
   WebhookEntry,
+  Retention: RETENTION_FIELDS,
+  RetentionRule: RETENTION_RULE_FIELDS,
   ...AGENT_FIELDS,
   BrowserSettings,
   JwtIssuer,

@@ -20,11 +20,13 @@ export abstract class Endpoint {
   }
 
   async call(method: string, path: string, { body, headers = {} }: Call = {}): Promise<Answer> {
+    // JSON lines are a text already.
+    const isText = headers['content-type'] === 'application/jsonl'
     const json = { 'content-type': 'application/json' }
     const response = await fetch(`${this.url}${path}`, {
       method,
       headers: { ...(body === undefined ? {} : json), ...headers },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: isText ? (body as string) : JSON.stringify(body) }),
     })
     const text = await response.text()
     const isJson = /json(?!l)/.test(response.headers.get('content-type') ?? '')

@@ -43,6 +43,7 @@ import { appendAll } from './appends.ts'
 import { Database, type PostgresStoreOptions } from './database.ts'
 import { checkCurrent, migrate, type Migration } from './migrations.ts'
 import { Nodes, type NodeFacts } from './nodes.ts'
+import { restoreSession } from './restore.ts'
 
 export type { PostgresStoreOptions } from './database.ts'
 
@@ -299,6 +300,8 @@ export class PostgresStore implements Store {
       const isLost = isAgain && erased.length === 0
       return isLost ? (await this.read(session, 0, 0)).row?.state === 'erased' : erased.length > 0
     })
+
+  restore: Required<Store>['restore'] = (session) => restoreSession(this.#database, session)
 
   /**
    * An append only flags its session. Reading the feed first gives positions to the flagged

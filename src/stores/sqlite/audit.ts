@@ -48,6 +48,7 @@ const MISSING = new Map([
   ['status', `'idle'`],
   ['queued', '0'],
   ['attached', '0'],
+  ['bytes', '0'],
   ['principal', `'default'`],
   ['shares', `'[]'`],
 ])

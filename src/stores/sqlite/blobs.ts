@@ -2,7 +2,7 @@
  * The bytes of images and files, once per session by their digest. Those are loose that no event
  * names yet.
  */
-import type { CopiedBlobs, GivenBlob, PutBlobs } from '../../core/store.ts'
+import type { CopiedBlobs, GivenBlob, PutBlobs, RestoredSession } from '../../core/store.ts'
 import { storedName } from '../names.ts'
 import { prepareAll, type Prepared, type SqliteDatabase } from './driver.ts'
 
@@ -53,6 +53,11 @@ export class BlobTable {
 
   read(session: string, digest: string): Uint8Array | null {
     return this.#sql.read.get(storedName(session), digest)?.data ?? null
+  }
+
+  /** To a session that is restored. */
+  add(number: number, blobs: RestoredSession['blobs']): void {
+    for (const { digest, data } of blobs) this.#sql.insert.run(number, digest, data.length, data)
   }
 
   /** An event names them. */

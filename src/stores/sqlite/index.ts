@@ -80,6 +80,7 @@ class SqliteStore implements Store {
   readonly listAsks: Store['listAsks'] = (...given) => this.#ask(['listAsks', given])
   readonly beat: Store['beat'] = (...given) => this.#ask(['beat', given])
   readonly erase: Store['erase'] = (...given) => this.#ask(['erase', given])
+  readonly restore: Required<Store>['restore'] = (...given) => this.#ask(['restore', given])
   readonly changes: Store['changes'] = (...given) => this.#ask(['changes', given])
   readonly addAudit = (records: readonly AuditRecord[]): Promise<void> =>
     this.#ask(['addAudit', [records]])

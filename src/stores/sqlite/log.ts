@@ -41,6 +41,8 @@ const SQL = {
     ),
     page AS MATERIALIZED (SELECT number, seq FROM chain WHERE seq <= ?4 ORDER BY seq)
     SELECT page.seq, events.body FROM page CROSS JOIN events ON events.number = page.number`,
+  // What an erasure has left, if it is in the way of an event at the same place.
+  clear: `DELETE FROM events INDEXED BY events_marked WHERE session = ? AND ${IS_MARKED}`,
   drop: `DELETE FROM events WHERE number IN (${CHAIN} SELECT number FROM chain)`,
 } as const
 
@@ -101,6 +103,13 @@ export class EventLog {
     }
     if (events.length === until - from) return events
     throw new DamageError(`the log of session number ${session} has a gap after ${from}`)
+  }
+
+  /** Writes the whole log of a session that has none, and returns the number of its last event. */
+  restore(session: number, bodies: readonly string[]): number {
+    this.#sql.clear.run(session)
+    this.insert({ session, last: 0, seq: 0 }, bodies)
+    return this.#lastNumber
   }
 
   /**

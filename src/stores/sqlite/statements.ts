@@ -33,6 +33,7 @@ import { prepareAll, type Prepared, type SqliteDatabase } from './driver.ts'
 import { BlobTable } from './blobs.ts'
 import { ListStatements } from './lists.ts'
 import { EventLog, type LogEnd } from './log.ts'
+import { WholeSessions } from './whole-sessions.ts'
 
 /** Sessions whose numbers are cached: looking one up costs about as much as an append's fence. */
 const CACHED_MAX = 5_000
@@ -103,11 +104,6 @@ const SQL = {
   setDue: 'UPDATE sessions SET due_at = ? WHERE number = ?',
   setSnapshot: 'INSERT OR REPLACE INTO snapshots (session, seq, body) VALUES (?, ?, ?)',
   snapshot: 'SELECT seq, body FROM snapshots WHERE session = ?',
-  erase: `UPDATE sessions SET state = 'erased', key = NULL, folded = NULL, labels = '{}',
-    shares = '[]', closed_at = NULL, last_event = 0, bytes = 0
-    WHERE number = ? AND state = 'closed'`,
-  dropSnapshot: 'DELETE FROM snapshots WHERE session = ?',
-  dropLabels: 'DELETE FROM labels WHERE session = ?',
   // The change feed is the table of events itself: its numbers only grow, commits are in their
   // order, and a log that is erased leaves one row without a body behind, which adds no event.
   changes: `SELECT number AS position, session, seq - (octet_length(body) > 0) AS after, seq
@@ -133,7 +129,6 @@ const SQL = {
   dropKeys: 'DELETE FROM request_keys WHERE session = ?',
   addAsk: 'INSERT INTO asks (session, ask, kind, at, body) VALUES (?, ?, ?, ?, ?)',
   dropAsk: 'DELETE FROM asks WHERE session = ? AND ask = ?',
-  dropAsks: 'DELETE FROM asks WHERE session = ?',
 } as const
 
 type CachedSession = {
@@ -172,6 +167,7 @@ export class Statements implements Steps {
   readonly #lists: ListStatements
   readonly #log: EventLog
   readonly #blobs: BlobTable
+  readonly #whole: WholeSessions
   readonly #cached = new Map<string, CachedSession>()
   /** The numbers of sessions whose `active_at` is behind, by less than `LATE_MS`. */
   readonly #late = new Set<number>()
@@ -183,6 +179,7 @@ export class Statements implements Steps {
     this.#log = new EventLog(database)
     this.#blobs = new BlobTable(database)
     this.#lists = new ListStatements(database, this.#leases)
+    this.#whole = new WholeSessions(database, this.#log, this.#blobs)
   }
 
   readonly reserve: Steps['reserve'] = (reservation) => {
@@ -410,17 +407,12 @@ export class Statements implements Steps {
 
   readonly erase: Steps['erase'] = (session) => {
     const cached = this.#cachedSession(session)
-    if (cached === undefined || this.#sql.erase.run(cached.number).changes === 0) return false
-    const { number, last } = cached
-    // What is deleted is overwritten: else it would stay in free pages of the file.
-    this.#database.exec('PRAGMA secure_delete = ON')
-    this.#log.erase({ session: number, last, seq: this.#row(session)?.seq ?? 0 })
-    const { dropSnapshot, dropLabels, dropKeys, dropShares, dropAsks } = this.#sql
-    const drops = [dropSnapshot, dropLabels, dropKeys, dropShares, dropAsks]
-    for (const drop of drops) drop.run(number)
-    this.#blobs.drop(number)
-    this.#database.exec('PRAGMA secure_delete = OFF')
-    return true
+    return cached !== undefined && this.#whole.erase(cached)
+  }
+
+  readonly restore: Steps['restore'] = (given) => {
+    this.#cached.delete(given.id)
+    return this.#whole.restore(given)
   }
 
   #row(session: string, visibleTo?: readonly string[]): OwnedRow | undefined {

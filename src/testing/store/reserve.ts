@@ -30,6 +30,7 @@ export const reserveClaims: Claims = {
     const { id, key, agent, internal, at } = wanted
     const listed = { status: 'idle', queuedTurns: 0, attached: 0 }
     const fresh = { state: 'open', seq: 1, ...listed, shares: [] }
+    const bytes = bodyOf(1, 'first').length
     const times = { createdAt: at, updatedAt: at }
     assert.deepEqual(row, {
       id,
@@ -39,6 +40,7 @@ export const reserveClaims: Claims = {
       internal,
       labels,
       ...fresh,
+      bytes,
       ...times,
     })
     assert.equal(await trial.append(wanted.id), 'appended')

@@ -1,10 +1,14 @@
 /** The lines of a stream, of a bounded length. */
 import type { Readable } from 'node:stream'
 
-/** Null in place of a line that is longer: it is skipped. */
+/**
+ * Null in place of a line that is longer: it is skipped. `isFile`: the end of the input ends its
+ * last line; a stream that is cut has not sent all of it.
+ */
 export async function* linesIn(
   input: Readable,
   bytesMax: number,
+  { isFile = false } = {},
 ): AsyncGenerator<string | null, void> {
   let parts: Buffer[] = []
   let bytes = 0
@@ -27,6 +31,7 @@ export async function* linesIn(
     bytes = 0
     isSkipped = true
   }
+  if (isFile && bytes > 0) yield Buffer.concat(parts).toString()
 }
 
 const NEWLINE = 10
