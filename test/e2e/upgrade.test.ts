@@ -87,6 +87,8 @@ async function goesOn(holdfast: Holdfast, { sessions, secrets, turns }: Facts): 
   const { ended, links } = await holdfast.session(sessions['attached'] ?? '').state()
   expect([ended.length >= 1, links.length]).toEqual([true, 1])
   expect(await holdfast.resolve({ key: 'idle' })).toMatchObject({ id: sessions['idle'] })
+  const found = (await holdfast.list({ keyPrefix: 'IDL' })).sessions
+  expect(found.map(({ id }) => id)).toEqual([sessions['idle']])
   for (const name of ['idle', 'running', 'attached']) {
     const { closed } = await holdfast.session(sessions[name] ?? '').close()
     expect(closed?.reason).toBe('closed')
@@ -163,9 +165,9 @@ async function knowsKeys(holdfast: Holdfast, { sessions, turns }: Facts): Promis
   }
 }
 
-for (const version of ['0.1.0', '0.2.0-dev', '0.2.0-dev.2', '0.2.0-dev.3']) {
+for (const version of ['0.1.0', '0.2.0-dev', '0.2.0-dev.2', '0.2.0-dev.3', '0.2.0-dev.4']) {
   // The last has one with an image.
-  const sound = `${version === '0.2.0-dev.3' ? 11 : 10} checked, 0 bad`
+  const sound = `${version >= '0.2.0-dev.3' ? 11 : 10} checked, 0 bad`
   describe(`a store of ${version}`, () => {
     it('on SQLite is copied, brought up to date, continued and verified', async () => {
       const file = await copySqlite(version, `${version}.db`)
@@ -178,7 +180,7 @@ for (const version of ['0.1.0', '0.2.0-dev', '0.2.0-dev.2', '0.2.0-dev.3']) {
       const { sqlite: from } = await json(`${version}/formats.json`)
       const backup = `${file}.schema-${from}.backup`
       const told = diagnostics.find(({ code }) => code === 'store_migrating')
-      expect(told?.facts).toMatchObject({ from, to: 5, backup })
+      expect(told?.facts).toMatchObject({ from, to: 6, backup })
       await goesOn(holdfast, (await json(`${version}/facts.json`)).sqlite)
       await holdfast.close()
       expect(await verified(store)).toBe(sound)
@@ -210,7 +212,7 @@ for (const version of ['0.1.0', '0.2.0-dev', '0.2.0-dev.2', '0.2.0-dev.3']) {
       const holdfast = await openHoldfast({ store, agents, limits, onDiagnostic })
       const told = diagnostics.find(({ code }) => code === 'store_migrating')
       const formats = await json(`${version}/formats.json`)
-      expect(told?.facts).toMatchObject({ from: formats.postgres, to: 7 })
+      expect(told?.facts).toMatchObject({ from: formats.postgres, to: 8 })
       await goesOn(holdfast, (await json(`${version}/facts.json`)).postgres)
       await holdfast.close()
       expect(await verified(store)).toBe(sound)

@@ -9,7 +9,7 @@ import { STEP, STEPS } from './schema.ts'
 /** The step that makes the table of request keys. */
 const KEYS_STEP = 4
 /** The step that adds the column of folded keys. */
-const FOLDED_STEP = 7
+const FOLDED_STEP = 8
 
 /** The key of an advisory lock: the node that holds it migrates, the others wait. */
 const MIGRATION_LOCK = 7_420_001

@@ -492,8 +492,8 @@ export const STEPS: readonly SchemaStep[] = [
   // Where each webhook stands, and the node that delivers it.
   schemaStep(`CREATE TABLE $schema.webhooks (
     name text COLLATE "C" PRIMARY KEY, node text COLLATE "C", ends timestamptz, body text
-  ) WITH (fillfactor = 50)`),
-  schemaStep(listColumns(withSizes(APPEND))),
+  ) WITH (fillfactor = 50);
+  ${listColumns(withSizes(APPEND))}`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

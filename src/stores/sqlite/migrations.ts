@@ -10,7 +10,7 @@ import { STEPS } from './schema.ts'
 /** The step that makes the table of request keys. */
 const KEYS_STEP = 2
 /** The step that adds the column of folded keys. */
-const FOLDED_STEP = 5
+const FOLDED_STEP = 6
 
 /** A file of an older schema, and where its copy goes before it is changed. */
 export type Migration = { readonly from: number; readonly to: number; readonly backup: string }

@@ -109,10 +109,10 @@ export const STEPS = [
     session INTEGER NOT NULL, digest TEXT NOT NULL,
     PRIMARY KEY (session, digest)
   ) WITHOUT ROWID;`,
-  // Where each webhook stands.
-  `CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;`,
-  // What lists of sessions are filtered and sorted by: `folded` is the key to be searched.
-  `ALTER TABLE sessions ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;
+  // Where each webhook stands. What lists of sessions are filtered and sorted by: `folded` is the
+  // key to be searched.
+  `CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;
+  ALTER TABLE sessions ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE sessions ADD COLUMN active_at INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE sessions ADD COLUMN folded TEXT;
   UPDATE sessions SET active_at = updated_at;
