@@ -52,6 +52,8 @@ export const OPERATIONS = {
   'caller.read': 'watch',
   'browser.read': 'watch',
   'browser.use': 'talk',
+  // By a link to the ask, which the route reads itself.
+  'link.visit': null,
   'server.look': null,
   'server.measure': 'admin',
   'webhook.manage': 'admin',

@@ -20,7 +20,8 @@ export function App() {
   const { path } = address.value
   const view = viewOf(path)
   const main = useRef<HTMLElement>(null)
-  const isGuest = path[0] === 'session' && recall(`link:${path[1] ?? ''}`) !== null
+  const isLinked = path[0] === 'session' && recall(`link:${path[1] ?? ''}`) !== null
+  const isGuest = isLinked || path[0] === 'ask'
   useEffect(() => followAsks(!isGuest), [isGuest])
   useEffect(() => (isGuest ? undefined : followMe()), [isGuest])
   useEffect(followAttention, [])

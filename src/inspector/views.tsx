@@ -1,5 +1,6 @@
 /** All views, by the first part of the address. A new view is a folder and a line here. */
 import type { ComponentType } from 'preact'
+import { AskLinkView } from './ask-link/ask-link.tsx'
 import { Browsers } from './browsers/browsers.tsx'
 import { Home } from './home/home.tsx'
 import { NewSession } from './new-session/new-session.tsx'
@@ -66,6 +67,7 @@ export const VIEWS: readonly View[] = [
     icon: 'M13 8a5 5 0 1 1-1.6-3.7M13 2.5V5h-2.5',
     component: ReloadTest,
   },
+  { name: 'ask', label: null, title: 'A question', component: AskLinkView },
   { name: 'new', label: null, title: 'New session', parent: 'sessions', component: NewSession },
   {
     name: 'session',

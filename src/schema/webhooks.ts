@@ -1,6 +1,7 @@
 /** The webhooks of the operator as a schema, and the check of what the schema cannot say. */
 import { invalid } from '../core/errors.ts'
 import { EXACT, list, optional, PROBLEM } from './contract.ts'
+import { isSafeUrl } from './jwt.ts'
 import { Type, type Static } from './typebox.ts'
 
 /** The events that a webhook can be told, by their names in the log. */
@@ -16,7 +17,7 @@ const DEFAULT_EVENTS = [
 ] as const
 
 /** What a body may have besides ids, names and codes. */
-export const WEBHOOK_INCLUDES = ['text', 'diff'] as const
+export const WEBHOOK_INCLUDES = ['text', 'diff', 'link'] as const
 export type WebhookInclude = (typeof WEBHOOK_INCLUDES)[number]
 
 export const WEBHOOK_DEFAULTS = {
@@ -55,8 +56,11 @@ const COMMON_FIELDS = {
       default: [],
       description:
         'what a body has besides ids, names and codes: `text` (what is asked, answered and ' +
-        'said), `diff` (changes of files and arguments of tools). Texts are bounded, and what ' +
-        'looks like a secret is left out',
+        'said), `diff` (changes of files and arguments of tools), `link` (a link to answer the ' +
+        'ask). Texts are bounded, and what looks like a secret is left out',
+    }),
+    linkUrl: Type.String({
+      description: 'with `link`: where people reach this server, like `https://holdfast.example`',
     }),
     answers: texts(
       'kinds of ask that its receiver answers, as `permission`: while it is delivered it counts ' +
@@ -128,6 +132,9 @@ export function checkWebhooks<Entry extends Omit<WebhookEntry, 'secrets'>>(
     names.add(name)
     const problem = urlProblem(url, allow)
     if (problem !== null) throw refuse('url', problem)
+    if (webhook.include?.includes('link') === true && !isSafeUrl(webhook.linkUrl ?? '')) {
+      throw refuse('linkUrl', 'must be an address with https://, or with http:// on loopback')
+    }
     if (answers.length > 0 && !eventsOf(webhook).includes('ask.opened')) {
       throw refuse('answers', 'need the event ask.opened')
     }

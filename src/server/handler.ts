@@ -37,6 +37,7 @@ import { AccessPolicy, bearerToken, type AccessOptions } from './access.ts'
 import { Audit, type Configuration } from './audit.ts'
 import { CdpEntrance } from './cdp.ts'
 import { CopilotEntrance } from './copilot.ts'
+import { AskLinks } from './ask-links.ts'
 import { answerPage } from './cors.ts'
 import { drainingError, Forwarder, type ClusterOptions } from './forwarding/forwarder.ts'
 import { CONNECT_PATH } from './forwarding/owner-socket.ts'
@@ -134,8 +135,10 @@ export class RequestHandler {
     this.#options = options
     // First, since it checks its options, and nothing has to be closed yet.
     const pool = (this.#pool = browserPool(holdfast, options))
-    this.#webhooks = newWebhooks(holdfast, options)
     const seal = cluster === undefined ? null : new Seal(cluster.secret, () => clock.now())
+    const readKey = async () => seal?.keyFor('positions') ?? storedKey(holdfast)
+    const askLinks = new AskLinks(holdfast, readKey)
+    this.#webhooks = newWebhooks(holdfast, options, askLinks)
     this.access = new AccessPolicy(
       ...([host, clock, options] as const),
       seal && { seal, rates: { counts, key: seal.keyFor('failed attempts') } },
@@ -165,7 +168,7 @@ export class RequestHandler {
       unread,
       streams: new Set(),
       sockets: () => this.#hub.count,
-      positions: new PositionCipher(async () => seal?.keyFor('positions') ?? storedKey(holdfast)),
+      positions: new PositionCipher(readKey),
       browsers: () => this.cdp,
       ...(this.#forwarder !== null && {
         forwards: this.#forwarder.counts,
@@ -175,7 +178,12 @@ export class RequestHandler {
     const connectionsMax = connectionsFor(descriptorLimit(), cluster !== undefined)
     this.connections = new Connections(connectionsMax, diagnose)
     this.#recorder = new Recorder(this.#context)
-    const routes = serverRoutes(this.#recorder, () => this.#acp.http, this.#webhooks)
+    const routes = serverRoutes({
+      recorder: this.#recorder,
+      acp: () => this.#acp.http,
+      webhooks: this.#webhooks,
+      askLinks,
+    })
     this.#router = new Router(routes)
     this.#hub = new Hub({
       holdfast,
@@ -395,8 +403,9 @@ export class RequestHandler {
 
   /** A handler that does not wait for anything has answered when this returns. */
   #answer(exchange: Exchange, route: Route): Promise<void> | void {
-    // A public route is about this node.
-    const forwarder = this.#forwarder === null || isPublic(route) ? null : this.#forwarder
+    // A public route is about this node, unless it names a session.
+    const isHere = isPublic(route) && route.session === undefined
+    const forwarder = isHere ? null : this.#forwarder
     // What runs may still be watched, answered and cancelled.
     const beginsWork = route.operation === 'session.create' || route.operation === 'turn.run'
     const isRefused = (this.#isDraining && beginsWork) || (this.#isLeaving && forwarder !== null)
@@ -442,9 +451,12 @@ function browserPool(holdfast: Holdfast, options: HandlerOptions): BrowserPool {
   })
 }
 
-function newWebhooks(holdfast: Holdfast, options: HandlerOptions): Webhooks {
+function newWebhooks(holdfast: Holdfast, options: HandlerOptions, links: AskLinks): Webhooks {
   const { webhooks = [], webhookLimits: limits, resolveHost: resolve } = options
-  return new Webhooks(holdfast.authority, { webhooks, limits, resolver: { resolve } })
+  return new Webhooks(holdfast.authority, {
+    ...{ webhooks, limits, resolver: { resolve } },
+    askLink: async (session, ask) => (await links.make(session, ask)).token,
+  })
 }
 
 /** Not a closure: it would hold the request for as long as the socket lives. */

@@ -30,6 +30,7 @@ import * as bodies from '../wire/bodies.ts'
 import { PROBLEM_TYPE } from '../wire/problem.ts'
 import { VERSION } from '../wire/version.ts'
 import type { AcpHttp } from './acp-http.ts'
+import { askLinkRoutes, type AskLinks } from './ask-links.ts'
 import { acpRoutes } from './acp-routes.ts'
 import { browserRoutes } from './browser-routes.ts'
 import { drainingError } from './forwarding/forwarder.ts'
@@ -81,11 +82,15 @@ export const NATIVE_ROUTES = [
   ...logRoutes,
 ]
 
-export function serverRoutes(
-  recorder: Recorder,
-  acp: () => AcpHttp,
-  webhooks: Webhooks,
-): readonly Route[] {
+export type ServerParts = {
+  readonly recorder: Recorder
+  readonly acp: () => AcpHttp
+  readonly webhooks: Webhooks
+  readonly askLinks: AskLinks
+}
+
+export function serverRoutes(parts: ServerParts): readonly Route[] {
+  const { recorder, acp, webhooks, askLinks } = parts
   let document = ''
   const all: readonly Route[] = [
     ...NATIVE_ROUTES,
@@ -95,6 +100,7 @@ export function serverRoutes(
     ...acpRoutes(acp),
     ...webhookRoutes(webhooks),
     ...storageRoutes,
+    ...askLinkRoutes(askLinks),
     ...routes({
       'GET /': {
         name: 'getInspector',

@@ -28,7 +28,7 @@ beforeAll(async () => {
 })
 afterAll(() => servers.close())
 
-const ALL = serverRoutes(undefined as never, undefined as never, undefined as never)
+const ALL = serverRoutes({} as never)
 /** Those are tried in `ownership.test.ts`. */
 const ROUTES = ALL.filter(({ path }) => !path.startsWith('/v1/sessions/:id'))
 const PUBLIC = ROUTES.filter(({ operation }) => OPERATIONS[operation] === null)
@@ -179,6 +179,8 @@ const ROWS: Readonly<Record<string, readonly Row[]>> = {
   getCaller: [lists('/v1/me')],
   getStats: ['administrators only'],
   listNodes: ['administrators only'],
+  getLinkedAsk: [lists('/v1/ask')],
+  answerLinkedAsk: [lists('/v1/ask')],
   listWebhooks: ['administrators only'],
   resumeWebhook: ['administrators only'],
   testWebhook: ['administrators only'],

@@ -42,9 +42,7 @@ function copilotPort(server: TestServer): Promise<number> {
   return port
 }
 
-const ROUTES = serverRoutes(undefined as never, undefined as never, undefined as never).filter(
-  ({ path }) => path.startsWith('/v1/sessions/:id'),
-)
+const ROUTES = serverRoutes({} as never).filter(({ path }) => path.startsWith('/v1/sessions/:id'))
 const BODIES: Readonly<Record<string, object>> = {
   postSessionTurn: { input: 'hello' },
   answerAsk: { answer: 'yes' },

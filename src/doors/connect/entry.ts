@@ -323,7 +323,7 @@ function assertNotAhead({ after }: Hello, { seq }: Session): void {
 
 /** What an attachment does: it sees the log in any case. */
 function operationsOf({ role, answers }: Pick<Attachment, 'role' | 'answers'>) {
-  const operations: Exclude<Operation, 'server.look'>[] = ['session.read']
+  const operations: Exclude<Operation, 'server.look' | 'link.visit'>[] = ['session.read']
   if (role === 'driver') operations.push('turn.run')
   if (answers.length > 0) operations.push('ask.answer')
   return operations

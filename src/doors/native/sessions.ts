@@ -371,7 +371,7 @@ function endOf({ expiresInMs, expiresAt }: Partial<LinkBody>, now: number): numb
 }
 
 /** Where the caller reached this server: its name has been checked. */
-function serverUrl(exchange: Exchange): string {
+export function serverUrl(exchange: Exchange): string {
   const host = exchange.header('host')
   const isSecure =
     exchange.header('x-forwarded-proto') === 'https' ||

@@ -22,4 +22,6 @@ export type WebhookContext = {
   readonly resolver: HostResolver
   readonly limits: WebhookLimits
   readonly redact: (text: string) => string
+  /** A token for a link to an ask. */
+  readonly askLink: (session: string, ask: string) => Promise<string>
 }

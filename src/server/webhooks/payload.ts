@@ -25,6 +25,8 @@ export type Surroundings = {
   readonly isDecided?: boolean
   /** Of a turn that is done: its last message. */
   readonly answer?: string | null
+  /** A link to the ask. */
+  readonly link?: string | null
 }
 
 /** The same for each attempt and on each node, so that receivers know a repetition. */
@@ -79,7 +81,7 @@ function textual(
 }
 
 function askData(event: EventOf<'ask.opened'>, around: Surroundings): object {
-  const { include, redact, isDecided = false } = around
+  const { include, redact, isDecided = false, link = null } = around
   const ask = openedAsk(event)
   const { id, kind, deadline, detail = {} } = ask
   const { tool, kind: toolKind } = detail
@@ -92,6 +94,7 @@ function askData(event: EventOf<'ask.opened'>, around: Surroundings): object {
     isDecided,
     ...(include.includes('text') ? askText(ask, redact) : {}),
     ...(include.includes('diff') ? askDiff(detail, redact) : {}),
+    ...(link === null ? {} : { link }),
   }
 }
 
@@ -154,7 +157,10 @@ function bounded(text: string, charsMax = TEXT_CHARS_MAX): string {
 /** What looks like a secret in a text that nobody wrote for others to read. */
 const SECRETS: readonly (readonly [RegExp, string])[] = [
   [/-----BEGIN [A-Z ]*PRIVATE KEY-----[^]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)/g, '[key]'],
-  [/\b(?:sk|rk|pk|whsec|hft|glpat|npm|ghp|gho|ghu|ghs|ghr|github_pat)[-_][\w-]{12,}/g, '[secret]'],
+  [
+    /\b(?:sk|rk|pk|whsec|hft|hfa|glpat|npm|ghp|gho|ghu|ghs|ghr|github_pat)[-_][\w-]{12,}/g,
+    '[secret]',
+  ],
   [/\bxox[a-z]-[\w-]{10,}/g, '[secret]'],
   [/\b(?:AKIA|ASIA)[A-Z\d]{16}\b/g, '[secret]'],
   [/\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*/g, '[token]'],

@@ -12,6 +12,7 @@ import { messageOf, type Facts, type SessionChange } from '../../core/index.ts'
 import { isFollowed } from '../../core/answerers.ts'
 import { eventsOf, WEBHOOK_DEFAULTS, type WebhookOptions } from '../../schema/webhooks.ts'
 import { EgressRule } from '../../platform/egress.ts'
+import { askLinkUrl } from './ask-link-url.ts'
 import { eventId, payloadOf } from './payload.ts'
 import { send, type SendResult } from './sender.ts'
 import { lastMessage, sessionEvents, type FoundEvent } from './session-events.ts'
@@ -339,12 +340,19 @@ export class Webhook {
   ) {
     const { authority, redact } = this.#context
     const { include = [] } = this.options
+    const isLinked = event.type === 'ask.opened' && include.includes('link') && !isDecided
     const hasAnswer = event.type === 'turn.done' && include.includes('text')
     const body = payloadOf(event, {
       ...{ row, include, redact, isDecided },
+      link: isLinked ? await this.#linkTo(row.id, event.ask) : null,
       answer: hasAnswer ? await lastMessage(authority.store, row.id, event) : null,
     })
     return this.#attempt({ id: eventId(row.id, event.seq), body }, state)
+  }
+
+  async #linkTo(session: string, ask: string): Promise<string> {
+    const { linkUrl = '' } = this.options
+    return askLinkUrl(linkUrl, await this.#context.askLink(session, ask))
   }
 
   /** Whether the receiver has confirmed it. */

@@ -19,6 +19,7 @@ export type WebhooksOptions = {
   readonly limits?: Partial<WebhookLimits> | undefined
   /** How the names of receivers are resolved. */
   readonly resolver?: ResolverOptions | undefined
+  readonly askLink: WebhookContext['askLink']
 }
 
 export class Webhooks {
@@ -30,12 +31,13 @@ export class Webhooks {
 
   /** Throws `invalid_field` for webhooks that cannot be delivered. */
   constructor(authority: Authority, options: WebhooksOptions) {
-    const { webhooks, limits = {}, resolver = {} } = options
+    const { webhooks, limits = {}, resolver = {}, askLink } = options
     this.#context = {
       authority,
       resolver: new HostResolver(resolver),
       limits: fitting(limitsFrom(WEBHOOK_LIMITS, limits, 'webhookLimits'), authority.limits),
       redact: (text) => withoutSecrets(redact(text, ownEnvironment())),
+      askLink,
     }
     this.#webhooks = this.#open(webhooks, new Map())
   }
