@@ -76,10 +76,11 @@ afterAll(async () => {
 /** The port on which it listens. */
 async function start(name: string, env: NodeJS.ProcessEnv): Promise<string> {
   const file = `examples/notifications/${name}.mjs`
-  const stdio = ['ignore', 'pipe', 'ignore'] as const
-  const child = guarded(spawn(process.execPath, [file], { env, stdio, ...GUARDED }))
+  const child = guarded(
+    spawn(process.execPath, [file], { env, stdio: ['ignore', 'pipe', 'ignore'], ...GUARDED }),
+  )
   children.push(child)
-  const [line] = (await once(createInterface({ input: child.stdout! }), 'line')) as [string]
+  const [line] = (await once(createInterface({ input: child.stdout }), 'line')) as [string]
   return line.replace(/.*:/, '')
 }
 

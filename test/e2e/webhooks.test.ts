@@ -301,6 +301,24 @@ describe('where a webhook stands', () => {
     expect(receiver.received.filter(({ isConfirmed }) => isConfirmed)).toHaveLength(3)
   })
 
+  it('is stored with each confirmation: what was confirmed of a page is not repeated', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'holdfast-webhooks-'))
+    open.push(() => rm(folder, { recursive: true }))
+    let isUp = false
+    const receiver = await receive(({ type }) => (isUp || type === 'turn.started' ? 200 : 503))
+    const events = ['turn.started', 'turn.done'] as const
+    const store = `sqlite:${join(folder, 'holdfast.db')}`
+    const { server } = await start([hook(receiver, { events })], { store })
+    await turn(server, 'k')
+    await until(() => receiver.received.some(({ type }) => type === 'turn.done'))
+    await server.close()
+    isUp = true
+    await start([hook(receiver, { events })], { store })
+    await receiver.waitFor(2)
+    const confirmed = receiver.received.filter(({ isConfirmed }) => isConfirmed)
+    expect(confirmed.map(({ type }) => type)).toEqual(events)
+  })
+
   it('begins now for one that is new', async () => {
     const receiver = await receive()
     const folder = await mkdtemp(join(tmpdir(), 'holdfast-webhooks-'))
