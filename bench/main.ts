@@ -22,6 +22,7 @@ import { benchPostgres } from './postgres.ts'
 import { Results } from './results.ts'
 import { idleSessions, openLong } from './size.ts'
 import { benchSockets } from './sockets.ts'
+import { benchStreaming } from './streaming.ts'
 
 const PARTS = {
   http: 'durable turns over HTTP, of bare Node HTTP, and of it with a SQLite commit for each turn',
@@ -32,6 +33,7 @@ const PARTS = {
   size: 'memory of idle sessions, and opening a long one',
   list: 'pages of sessions and asks among a million sessions (--listed), on both databases',
   sockets: 'fan-out, recovery and idle sockets (--part), of bare ws and Socket.IO',
+  streaming: 'many sessions that stream to a watcher each, of bare sockets',
   cdp: 'the CDP door, of Chromium itself and of a raw proxy',
   inspector: 'one long session in the inspector, in Chromium (--part session)',
   postgres: '1, 2 and 4 nodes: turns, nodes-http, forwarding, failover, size (--part)',
@@ -50,7 +52,7 @@ ${Object.entries(PARTS)
 --compare REV  builds an older commit and measures it and this checkout in turn
 --write FILE   also writes the tables to FILE (all parts: bench/results.md)
 --seconds 5, --rounds 3; size: --sessions 100000, --events 1000000; sockets: --sockets 1000, --idle 10000;
-inspector: --turns 10000; postgres: --lease 10000. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
+inspector: --turns 10000; postgres: --lease 10000; streaming: --streams 1000. Idle sockets need as many open files per process: ulimit -n 12000 or more.`
 
 const results = new Results()
 const { values } = parseArgs({
@@ -64,6 +66,7 @@ const { values } = parseArgs({
     idle: { type: 'string', default: '10000' },
     listed: { type: 'string', default: '1000000' },
     lease: { type: 'string', default: '10000' },
+    streams: { type: 'string', default: '1000' },
     only: { type: 'string' },
     part: { type: 'string' },
     compare: { type: 'string' },
@@ -109,6 +112,7 @@ async function measure(folder: string): Promise<void> {
       const counts = { sockets: Number(values.sockets), idleSockets: Number(values.idle) }
       return benchSockets({ ...common, ...counts }, values.part)
     },
+    streaming: () => benchStreaming({ ...common, streams: Number(values.streams) }),
     cdp: () => benchCdp(common),
     inspector: async () => {
       const wanted = values.part ?? 'session'
