@@ -22,6 +22,8 @@ RUN ln -s /opt/holdfast/dist/cli/main.js /usr/local/bin/holdfast \
 WORKDIR /data
 USER node
 EXPOSE 7420
+# Without curl: the image has none.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s CMD ["node", "-e", "fetch('http://127.0.0.1:7420/health').then(r => process.exit(r.ok ? 0 : 1), () => process.exit(1))"]
 # Nothing lies between Docker's signals and the server: it stops in order.
 ENTRYPOINT ["node", "/opt/holdfast/dist/cli/main.js"]
 CMD ["serve", "--help"]

@@ -28,7 +28,7 @@ const VERSION_PLACES = [
 
 /** Where the newest release is named: not changed when the next version begins. */
 const RELEASE_PLACES = [
-  { file: 'examples/cluster/kubernetes.yaml', pattern: /(?<=\/holdfast:)[\w.-]+/g, count: 1 },
+  { file: 'deploy/kubernetes.yaml', pattern: /(?<=\/holdfast:)[\w.-]+/g, count: 1 },
 ]
 
 const { version, isDryRun } = readArguments()

@@ -12,7 +12,7 @@ const FILES = [
   'package-lock.json',
   'packages/client/package.json',
   'src/wire/version.ts',
-  'examples/cluster/kubernetes.yaml',
+  'deploy/kubernetes.yaml',
   'scripts/release.mjs',
 ]
 const CHANGELOG = [
@@ -170,7 +170,7 @@ function versions(commit: string): (string | undefined)[] {
 }
 
 function imageVersion(commit: string): string | undefined {
-  const example = git('show', `${commit}:examples/cluster/kubernetes.yaml`)
+  const example = git('show', `${commit}:deploy/kubernetes.yaml`)
   return /\/holdfast:(.*)/.exec(example)?.[1]
 }
 

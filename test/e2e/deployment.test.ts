@@ -1,17 +1,18 @@
 /**
- * The files in `examples/cluster`: no Docker and no Kubernetes run here, so they are read and
+ * The files in `deploy`: no Docker and no Kubernetes run here, so they are read and
  * compared with the program that they start, and the load balancer is run with its very file.
  */
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
+import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { connect } from 'holdfast/client'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { WebSocket } from 'ws'
 import { parse, parseAllDocuments } from 'yaml'
+import { LIMITS } from '../../src/core/limits.ts'
 import { FORWARD_LIMITS, SERVER_LIMITS } from '../../src/server/limits.ts'
 import { GUARDED, guarded } from '../support/guarded.ts'
 import { until } from '../support/gate.ts'
@@ -19,7 +20,7 @@ import { CLI, ROOT } from '../support/repository.ts'
 import { Cluster, freePort, type ServerProcess } from '../support/server-process.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 
-const FOLDER = `${ROOT}examples/cluster/`
+const FOLDER = `${ROOT}deploy/`
 const HAPROXY = '/usr/sbin/haproxy'
 
 const read = (name: string): string => readFileSync(`${FOLDER}${name}`, 'utf8')
@@ -34,6 +35,19 @@ function flagsOf(args: readonly string[]): Record<string, string> {
       return [name, value]
     }),
   )
+}
+
+function isInstalled(program: string): boolean {
+  const paths = (process.env['PATH'] ?? '').split(':')
+  return [...paths, '/usr/sbin'].some((path) => existsSync(join(path, program)))
+}
+
+/** All that a program prints; it must succeed. */
+function run(program: string, args: readonly string[]): string {
+  const env = { ...process.env, PATH: `${process.env['PATH']}:/usr/sbin` }
+  const { status, stdout, stderr } = spawnSync(program, args, { encoding: 'utf8', env })
+  expect(status, stdout + stderr).toBe(0)
+  return stdout + stderr
 }
 
 /** How long a node may take from its signal to its end. */
@@ -164,6 +178,82 @@ describe('the image', () => {
     expect(dockerfile).toContain(`/opt/holdfast/${bin.holdfast.replace('./', '')}`)
     expect(dockerfile).toMatch(/^EXPOSE 7420$/m)
     expect(dockerfile).toMatch(/^USER node$/m)
+  })
+})
+
+describe('the unit of systemd', () => {
+  const unit = readFileSync(`${FOLDER}holdfast.service`, 'utf8')
+  const flags = flagsOf(/^ExecStart=\S+ (.+)$/m.exec(unit)?.[1]?.split(' ') ?? [])
+
+  it('starts a server with flags that there are, and gives it the time to stop', () => {
+    expectKnown(flags)
+    const stopMs = Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]) * 1_000
+    expect(stopMs).toBeGreaterThan(stopMsMax(Number(flags['drain-ms'])))
+  })
+
+  it.runIf(isInstalled('systemd-analyze'))('is one that systemd takes, and calls safe', () => {
+    const file = join(mkdtempSync(join(tmpdir(), 'holdfast-unit-')), 'holdfast.service')
+    // Of the file, since the program is not installed here.
+    writeFileSync(file, unit.replace('/opt/holdfast/bin/holdfast', process.execPath))
+    try {
+      const told = run('systemd-analyze', ['verify', file]).split('\n')
+      expect(told.filter((line) => line.includes('holdfast.service'))).toEqual([])
+      const args = ['security', '--offline=true', '--threshold=20', file]
+      expect(run('systemd-analyze', args)).toContain('OK')
+    } finally {
+      rmSync(dirname(file), { recursive: true })
+    }
+  })
+})
+
+describe('the proxies in front of one server', () => {
+  it.runIf(isInstalled('nginx'))('nginx takes its file', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-nginx-'))
+    const paths = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+      (name) => `${name}_temp_path ${folder}/${name};`,
+    )
+    const http = `http { access_log off; ${paths.join(' ')} include ${FOLDER}nginx.conf; }`
+    const whole = `pid ${folder}/pid; error_log ${folder}/log; events {} ${http}`
+    writeFileSync(join(folder, 'nginx.conf'), whole)
+    const told = run('nginx', ['-t', '-c', join(folder, 'nginx.conf')])
+    rmSync(folder, { recursive: true })
+    expect(told).toContain('syntax is ok')
+  })
+
+  it.runIf(isInstalled('caddy'))('Caddy takes its file', () => {
+    const args = ['validate', '--adapter', 'caddyfile', '--config', `${FOLDER}Caddyfile`]
+    expect(run('caddy', args)).toContain('Valid configuration')
+  })
+
+  it('wait for a turn as long as one may run', () => {
+    for (const name of ['nginx.conf', 'Caddyfile']) {
+      const [, seconds] = /timeout (\d+)s/.exec(read(name)) ?? []
+      expect(Number(seconds) * 1_000, name).toBeGreaterThan(LIMITS.turnMs)
+    }
+  })
+})
+
+describe('the package', () => {
+  it('has what is run and what is read about it, and no tests, sources, maps or pictures', () => {
+    const args = ['pack', '--dry-run', '--json', '--ignore-scripts']
+    const told = execFileSync('npm', args, { cwd: ROOT, encoding: 'utf8', stdio: 'pipe' })
+    const packed = JSON.parse(told)
+    const [{ files }] = Array.isArray(packed) ? packed : Object.values<any>(packed)
+    const paths: string[] = files.map(({ path }: { path: string }) => path)
+    const allowed =
+      /^(dist\/.*\.(js|d\.ts|html|css|txt)|docs\/.*\.md|config\.schema\.json|package\.json|[A-Z]+(\.md)?)$/
+    expect(paths.filter((path) => !allowed.test(path) || /\.test\./.test(path))).toEqual([])
+    expect(paths).toContain('dist/cli/main.js')
+  })
+
+  it('has an SBOM of all that is needed at run time, and of nothing else', () => {
+    const told = execFileSync('node', ['scripts/sbom.mjs'], { cwd: ROOT, encoding: 'utf8' })
+    const { bomFormat, metadata, components } = JSON.parse(told)
+    expect([bomFormat, metadata.component.name]).toEqual(['CycloneDX', 'holdfast'])
+    const names = components.map(({ group, name }: any) => (group ? `${group}/${name}` : name))
+    const { dependencies } = JSON.parse(readFileSync(`${ROOT}package.json`, 'utf8'))
+    expect(names).toEqual(expect.arrayContaining(Object.keys(dependencies)))
+    expect(names).not.toContain('vitest')
   })
 })
 
