@@ -8,6 +8,7 @@ import { chat } from './chat.ts'
 import { check } from './check.ts'
 import { unknownName, UsageError, wrap, type CliCommand } from './command.ts'
 import { importArchives, retention } from './retention.ts'
+import { erase } from './erase.ts'
 import { rules } from './rules.ts'
 import { send } from './send.ts'
 import { serve } from './serve.ts'
@@ -19,6 +20,7 @@ import { webhooks } from './webhooks.ts'
 
 export const COMMANDS: readonly CliCommand[] = [
   ...[serve, chat, send, asks, answer, grants, sessions, tail, queue, cancel, close],
+  erase,
   ...[exportLog, importArchives, agents, fork, adopt, open, verify, token, rules, retention],
   ...[webhooks, check, backup, nodes, cdp, acp],
 ]

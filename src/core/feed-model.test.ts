@@ -4,8 +4,7 @@
  */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { isTold, positionAfter, type FeedItem, type Position } from './feed-item.ts'
-import { Feed } from './feed.ts'
+import { Feed, isTold, positionAfter, type FeedItem, type Position } from './feed.ts'
 import { LIMITS } from './limits.ts'
 import type { SessionEvent } from './events.ts'
 import type { Store } from './store.ts'

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { FeedItem, Position } from './feed-item.ts'
-import { Feed } from './feed.ts'
+import { Feed, type FeedItem, type Position } from './feed.ts'
 import { LIMITS } from './limits.ts'
 import type { SessionEvent } from './events.ts'
 import type { Store } from './store.ts'

@@ -47,6 +47,7 @@ import {
   readConversation,
   readForkPoint,
 } from './origins.ts'
+import { erasePrincipal, type PrincipalErasure } from './principal-erasure.ts'
 import { checkRetention, previewRetention, type RetentionPreview } from './retention.ts'
 import { restoreSession } from './restoring.ts'
 import { NO_CAPABILITIES, type TerminalCommand } from './runner.ts'
@@ -274,6 +275,12 @@ export class Holdfast {
   async restore(session: RestoredSession): Promise<number> {
     this.#assertManages()
     return restoreSession(this.authority, session)
+  }
+
+  /** Closes and erases all sessions of a principal, and says what it could not erase. */
+  async erasePrincipal(principal: string): Promise<PrincipalErasure> {
+    this.#assertManages()
+    return erasePrincipal(this.authority, principal, (id) => this.session(id))
   }
 
   #assertManages(): void {

@@ -23,7 +23,7 @@ import { closedError } from './closing.ts'
 import type { SettingsChange } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
-import type { FeedItem, Delta } from './feed-item.ts'
+import type { FeedItem, Delta } from './feed.ts'
 import { findGrant, namedGrants, type NamedGrant } from './grants.ts'
 import {
   readMessages,
@@ -37,7 +37,7 @@ import { bearerOf, usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
 import type { Ask, Attachment, Link, Note, Principal, Session, Settings, Share } from './state.ts'
 import { readBlob, storeBlob, type GivenInput } from './parts.ts'
-import { overviewOf, type Overview } from './overview.ts'
+import type { QueueRow } from './queued-request.ts'
 import {
   checkLink,
   checkPrincipal,
@@ -132,8 +132,9 @@ export class SessionHandle {
   }
 
   /** The session as it is now, and all that waits for its turn in it. */
-  async overview(): Promise<Overview> {
-    return overviewOf(this.#authority, await this.state(), this.by)
+  async overview(): Promise<{ readonly session: Session; readonly queue: readonly QueueRow[] }> {
+    const session = await this.state()
+    return { session, queue: this.#authority.queueOf(session) }
   }
 
   /**
@@ -217,7 +218,7 @@ export class SessionHandle {
 
   /** The same, known to be there. For doors. */
   async openFeed(options: FollowOptions = {}): Promise<AsyncGenerator<readonly FeedItem[]>> {
-    const { after = 0, afterDelta = 0, signal, presence = true, watcher, attachment } = options
+    const { after = 0, afterDelta = 0, signal, presence = true, watcher } = options
     if (this.access !== null) await this.assertMay('session.read')
     const live = await this.#authority.openUnlessClosed(this.id)
     if (live !== null && watcher !== undefined && !live.watchers.has(watcher)) {
@@ -230,7 +231,7 @@ export class SessionHandle {
       const scopes = scopesOn(this, readableRow(row, this.id))
       return closedFeed(this.#authority, this.id, { after, presence, scopes })
     }
-    const feed = live.follow({ seq: after, delta: afterDelta }, signal, { presence, attachment })
+    const feed = live.follow({ seq: after, delta: afterDelta }, signal, { presence })
     return this.access === null ? feed : whileVisible(feed, () => assertVisible(this, live.session))
   }
 
@@ -482,14 +483,12 @@ export class SessionHandle {
     return this.#authority.close(this.id, reason, this.by)
   }
 
-  /**
-   * Closes the session, and erases its log and what its agent has written permanently; says what
-   * could not be removed.
-   */
+  /** Closes it, and erases its log and what its agent wrote; says what could not be removed. */
   async erase(): Promise<{ readonly left: readonly string[] }> {
     if (this.access !== null) await this.assertMay('session.close')
     const session = await this.#authority.close(this.id, 'erased', this.by)
     const left = await this.#authority.erase(this.id, session.agent)
+    await this.#authority.archive?.remove([this.id])
     this.#authority.usage.erased(session)
     // Its log, which would tell by whom, is gone.
     const facts = { session: this.id, principal: this.access?.principal ?? null, by: this.by.id }

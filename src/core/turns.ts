@@ -4,17 +4,16 @@ import type { NewTurn, TurnCommand, TurnEnd } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { Draft, EventOf, TurnEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
-import {
-  isSamePrincipal,
-  type Folding,
-  type Input,
-  type Part,
-  type Principal,
-  type Reply,
-  type RequestKey,
-  type Session,
-  type Settings,
-  type Turn,
+import type {
+  Folding,
+  Input,
+  Part,
+  Principal,
+  Reply,
+  RequestKey,
+  Session,
+  Settings,
+  Turn,
 } from './state.ts'
 
 const TERMINAL: ReadonlySet<string> = new Set([
@@ -154,7 +153,8 @@ function moveTurn(session: Session, command: TurnCommand & { type: 'move' }): re
 
 /** Whether this principal may move it: it is its own, and requests of others cannot have joined. */
 function mayMove({ by, collect }: Turn, mover: Principal): boolean {
-  return !collect && isSamePrincipal(by, mover)
+  if (collect || by === null) return false
+  return by.kind === mover.kind && by.issuer === mover.issuer && by.id === mover.id
 }
 
 type Move = { readonly turn: string; readonly before: string | null; readonly by: Principal }

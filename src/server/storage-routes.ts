@@ -35,6 +35,19 @@ const RetentionPreview = Type.Object({
   ),
 })
 
+const PrincipalErased = Type.Object({
+  principal: text,
+  sessions: Type.Integer({ minimum: 0, description: 'How many were erased.' }),
+  bytes: count,
+  left: Type.Array(Type.Object({ session: text, what: Type.Array(text) }), {
+    description: 'What agents wrote that could not be removed.',
+  }),
+  archives: orNull(count, { description: 'How many files; null: there is no archive.' }),
+  remaining: Type.Array(Type.Object({ session: text, code: text }), {
+    description: 'Those that could not be erased, and the code of the reason.',
+  }),
+})
+
 const ARCHIVE_TYPE = 'application/jsonl'
 const archive = { type: 'string', description: 'JSON lines, perhaps compressed by gzip.' }
 
@@ -49,6 +62,16 @@ export const storageRoutes = routes({
     handle: async (exchange) => {
       const { rules } = readPreviewBody(await exchange.json())
       exchange.reply(200, await exchange.holdfast.previewRetention(rules))
+    },
+  },
+  'DELETE /v1/principals/:principal': {
+    name: 'erasePrincipal',
+    summary: 'Close and erase all sessions of a principal',
+    operation: 'store.manage',
+    answers: { 200: json('What was erased, and what was not.', PrincipalErased) },
+    handle: async (exchange) => {
+      const [principal = ''] = exchange.params
+      exchange.reply(200, await exchange.holdfast.erasePrincipal(principal))
     },
   },
   'GET /v1/sessions/:id/archive': {

@@ -11,8 +11,9 @@ import type {
   ListCount,
   OpenAsk,
   Origin,
-  Overview,
   Principal,
+  QueueRow,
+  Session,
   SessionEvent,
   SessionRow,
   TurnRecord,
@@ -25,12 +26,12 @@ export function sessionPath(id: string): string {
 
 export type SessionView = ReturnType<typeof sessionView>
 
-/** `presence`: whether its reader sees the clients, of which there may be many. */
+/** `queue`: what waits, requests that are not admitted too. */
 export function sessionView(
-  { session, queue, watchers, cursorOf }: Overview,
-  { presence = true }: { readonly presence?: boolean } = {},
+  session: Session,
+  queue: readonly QueueRow[],
+  attachments = session.attachments,
 ) {
-  const attachments = presence ? session.attachments : []
   const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels } = session
   const { seq, turns, createdAt, updatedAt, closed, backend, running, principal } = session
   const { settings, grants, plan, commands, usage, origin } = session
@@ -52,10 +53,7 @@ export function sessionView(
     running: running?.id ?? null,
     queued: queue,
     asks: session.asks.length,
-    attachments: attachments.map((attachment) =>
-      attachmentView(attachment, cursorOf(attachment.id)),
-    ),
-    watchers: presence ? watchers : null,
+    attachments: attachments.map(attachmentView),
     createdAt,
     updatedAt,
     closed,
@@ -74,9 +72,8 @@ function originView({ session, turn, backend }: Origin) {
 }
 
 /** A client that holds a session, without what would let another one impersonate it. */
-function attachmentView(attachment: Attachment, cursor: number | null) {
-  const { role, answers, state, graceUntil, epoch } = attachment
-  return { role, answers, state, graceUntil, epoch, cursor }
+function attachmentView({ role, answers, state, graceUntil, epoch }: Attachment) {
+  return { role, answers, state, graceUntil, epoch }
 }
 
 export function linkView({ id, scopes, expiresAt, uses }: Link) {

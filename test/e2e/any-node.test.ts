@@ -228,6 +228,7 @@ const VISITS: Readonly<Record<string, Visit>> = {
     return [`${path}/grants/none`, {}, { body: { id: 'none', state: 'revoked' } }]
   },
   getAudit: local('/v1/audit'),
+  erasePrincipal: async () => ['/v1/principals/nobody', {}, { status: 200 }],
   previewRetention: async () => ['/v1/retention/preview', { body: {} }, { status: 200 }],
   importArchive: async () => {
     const { id, path } = await owned()

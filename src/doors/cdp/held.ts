@@ -47,8 +47,9 @@ async function admit(
   if (held.isOver) throw new HoldfastError('attachment_ended', 'the attachment is over')
   const role = 'driver'
   const scopes = [OPERATIONS['browser.use']]
+  const { attachments } = overview.session
   const base = welcomeOf(connection, { session, attachment, role, scopes }, overview, {
-    ...{ answers: [], presence: true },
+    ...{ answers: [], attachments },
   })
   const { received } = carrier.replay
   const resumable = overview.session.reconnect === 'none' ? { resume: null } : {}

@@ -79,8 +79,7 @@ export class LogChannel implements Channel {
     const { session, attachment, role, after, presence } = this.#reader
     const { seq, delta } = after
     const watcher = role === 'watcher' ? attachment.id : undefined
-    const position = { after: seq, afterDelta: delta }
-    return session.openFeed({ ...position, presence, watcher, attachment: attachment.id })
+    return session.openFeed({ after: seq, afterDelta: delta, presence, watcher })
   }
 
   /** Null if it leaves at once; else when it has left. */

@@ -95,8 +95,7 @@ export class AttachedSession {
     const { seq = 0, running = null } = this.#state ?? {}
     if (running !== null) await this.#readRunning(running.id, seq)
     const watcher = isWatcherId(this.attachment.id) ? this.attachment.id : undefined
-    const { id: attachment } = this.attachment
-    this.#feed = await this.session.openFeed({ after: seq, presence: false, watcher, attachment })
+    this.#feed = await this.session.openFeed({ after: seq, presence: false, watcher })
     if (this.#state !== null) this.#greet(this.#state)
     this.#state = null
     this.#follow(this.#feed).catch((thrown: unknown) => this.#end(asHoldfastError(thrown)))

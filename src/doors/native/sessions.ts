@@ -129,7 +129,8 @@ export const sessionRoutes = routes({
     refusals: [404, 410],
     session: sessionOfPath,
     handle: async (exchange) => {
-      exchange.reply(200, sessionView(await exchange.session.overview()))
+      const { session, queue } = await exchange.session.overview()
+      exchange.reply(200, sessionView(session, queue))
     },
   },
   'PATCH /v1/sessions/:id': {
@@ -350,7 +351,8 @@ export const sessionRoutes = routes({
 
 async function replyResolved(exchange: Exchange, session: SessionHandle): Promise<void> {
   const { id, isNew } = session
-  const body = { ...sessionView(await session.overview()), isNew }
+  const { session: state, queue } = await session.overview()
+  const body = { ...sessionView(state, queue), isNew }
   exchange.reply(isNew ? 201 : 200, body, ['Location', exchange.locationOf(id)])
 }
 

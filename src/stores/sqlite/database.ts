@@ -29,6 +29,7 @@ const PRAGMAS = `
   PRAGMA foreign_keys = ON;
   PRAGMA temp_store = MEMORY;
   PRAGMA trusted_schema = OFF;
+  PRAGMA secure_delete = FAST;
   PRAGMA wal_autocheckpoint = 0;
   PRAGMA journal_size_limit = 67108864;
 `
@@ -108,6 +109,8 @@ function prepareDatabase(
 ): void {
   checkSqliteVersion(database)
   database.exec(PRAGMAS)
+  // Of a new file only: what is erased later makes it smaller.
+  if (fs.statSync(file).size === 0) database.exec('PRAGMA auto_vacuum = INCREMENTAL')
   if (fs.statSync(file).size <= CHECK_BYTES_MAX) checkPages(database)
   setDurable(database)
   const due = dueMigration(database, file)

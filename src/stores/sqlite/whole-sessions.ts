@@ -58,7 +58,7 @@ export class WholeSessions {
     const drops = [dropSnapshot, dropLabels, dropKeys, dropShares, dropAsks]
     for (const drop of drops) drop.run(number)
     this.#blobs.drop(number)
-    this.#database.exec('PRAGMA secure_delete = OFF')
+    this.#database.exec('PRAGMA secure_delete = FAST')
     return true
   }
 

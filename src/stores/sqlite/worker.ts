@@ -44,6 +44,11 @@ const OPERATIONS_MAX = 1_000
 /** The WAL is copied into the file when it holds so many pages: few, so that opening stays fast. */
 const CHECKPOINT_PAGES = 1_000
 
+/** After an erasure, and between two steps of what is done then. */
+const TIDY_MS = 1_000
+/** Pages that one step gives back to the file system: so few that no turn waits for it. */
+const TIDY_PAGES = 1_000
+
 /** A write that needs room and leaves nothing behind. */
 const PROBE = 'BEGIN IMMEDIATE; CREATE TABLE probe (x); DROP TABLE probe; COMMIT'
 
@@ -61,6 +66,7 @@ class Writer {
   /** The last write found no room. */
   #isFull = false
   #checkedAt = performance.now()
+  #tidying: NodeJS.Timeout | undefined
 
   constructor(open: OpenFile) {
     this.#open = open
@@ -146,6 +152,7 @@ class Writer {
 
   #carryOut<Name extends keyof Steps>([name, given]: StoreOperation<Name>): unknown {
     const steps: Steps = this.#statements
+    if (name === 'erase') this.#tidyLater()
     return steps[name](...given)
   }
 
@@ -191,6 +198,32 @@ class Writer {
     }
   }
 
+  #tidyLater(): void {
+    this.#tidying ??= setTimeout(() => this.#tidy(), TIDY_MS).unref()
+  }
+
+  /**
+   * What was erased is still in the WAL, and its pages are free but part of the file. Both go, step
+   * by step. A reader in the way is not waited for.
+   */
+  #tidy(): void {
+    this.#tidying = undefined
+    if (this.#failure !== null) return
+    const { database } = this.#open
+    try {
+      database.exec(`PRAGMA busy_timeout = 0; PRAGMA incremental_vacuum(${TIDY_PAGES})`)
+      const { busy } = database.prepare('PRAGMA wal_checkpoint(TRUNCATE)').get()
+      const { auto_vacuum: vacuum } = database.prepare('PRAGMA auto_vacuum').get()
+      const { freelist_count: free } = database.prepare('PRAGMA freelist_count').get()
+      if (busy !== 0 || (vacuum !== 0 && free > 0)) this.#tidyLater()
+    } catch (thrown) {
+      // As in `checkpoint`.
+      this.#judge(thrown)
+    } finally {
+      database.exec('PRAGMA busy_timeout = 5000')
+    }
+  }
+
   /** Between two groups, after the answers were posted. */
   checkpoint(): void {
     if (this.#failure !== null) return
@@ -204,6 +237,7 @@ class Writer {
   }
 
   close(): void {
+    clearTimeout(this.#tidying)
     closeFile(this.#open, this.#failure === null)
   }
 }

@@ -7,7 +7,6 @@ import { sessionHref } from '../../shared/router.ts'
 import { ApiError, api } from '../../shared/server.ts'
 import { shownName, shownText } from '../../shared/shown-text.ts'
 import type { QueueEntry, SessionModel } from '../session-model.ts'
-import { dragProps, MoveButtons, useMover, type Mover } from './moving.tsx'
 import { whyItWaits } from './why.ts'
 
 const MODES = { queue: null, interrupt: 'stops the running turn', collect: 'joins others' } as const
@@ -22,7 +21,6 @@ export function Queue({ model }: { readonly model: SessionModel }) {
   const [problem, setProblem] = useState('')
   useEffect(() => void model.refresh(), [model])
   const running = model.running.value
-  const mover = useMover(model, rows, setProblem)
   return (
     <div class="panel-body queue">
       <section class="queue-running">
@@ -35,12 +33,9 @@ export function Queue({ model }: { readonly model: SessionModel }) {
         {rows.length === 0 ? <Empty>Nothing waits.</Empty> : null}
         <ol>
           {rows.map((row) => (
-            <QueueRow key={idOf(row)} row={row} model={model} fail={setProblem} mover={mover} />
+            <QueueRow key={idOf(row)} row={row} model={model} fail={setProblem} />
           ))}
         </ol>
-        <p class="seen-only-by-readers" role="status">
-          {mover.said}
-        </p>
       </section>
     </div>
   )
@@ -72,18 +67,16 @@ type QueueRowProps = {
   readonly row: QueueEntry
   readonly model: SessionModel
   readonly fail: (problem: string) => void
-  readonly mover: Mover
 }
 
-function QueueRow({ row, model, fail, mover }: QueueRowProps) {
+function QueueRow({ row, model, fail }: QueueRowProps) {
   const { position, since, state, by, busy } = row
   const id = idOf(row)
   const mode = MODES[busy]
   const input = model.log.turn(id)?.view.value.input ?? null
   const text = input === null ? null : typeof input === 'string' ? input : input.text
-  const isOwn = mover.own.includes(id)
   return (
-    <li data-id={id} data-state={state} {...dragProps(isOwn ? id : null, mover)}>
+    <li data-id={id} data-state={state}>
       <span class="seq">{position}</span>
       <Tag title={MEANINGS[state]}>{state}</Tag>
       {mode === null ? null : <Tag>{mode}</Tag>}
@@ -92,10 +85,7 @@ function QueueRow({ row, model, fail, mover }: QueueRowProps) {
         {since === null ? '' : `since ${clockTime(since)} `}by{' '}
         {shownName(principalText(by) ?? 'unknown')}
       </span>
-      <span class="buttons">
-        {isOwn && mover.own.length > 1 ? <MoveButtons turn={id} mover={mover} /> : null}
-        {model.may('talk') ? <CancelButton id={id} model={model} fail={fail} /> : null}
-      </span>
+      {model.may('talk') ? <CancelButton id={id} model={model} fail={fail} /> : null}
       {text === null ? null : <p class="queue-text">{shownText(text)}</p>}
       <p class="queue-why">
         <strong>Why is it waiting?</strong> {whyItWaits(row, reasonsOf(model))}
@@ -116,11 +106,7 @@ function reasonsOf(model: SessionModel) {
   }
 }
 
-function CancelButton({
-  id,
-  model,
-  fail,
-}: Pick<QueueRowProps, 'model' | 'fail'> & { readonly id: string }) {
+function CancelButton({ id, model, fail }: Omit<QueueRowProps, 'row'> & { readonly id: string }) {
   const [isPressed, setPressed] = useState(false)
   const cancel = async (): Promise<void> => {
     setPressed(true)
