@@ -15,6 +15,7 @@ import { openPostgresStore } from './stores/postgres/index.ts'
 import { openSqliteStore } from './stores/sqlite/index.ts'
 import { VERSION } from './wire/version.ts'
 import { coreLimits } from './core/limits.ts'
+import { checkBudgetOptions, type BudgetOptions } from './core/budgets.ts'
 import { checkQuotaOptions, type QuotaOptions } from './core/quotas.ts'
 import { checkRetention, type RetentionRule } from './core/retention.ts'
 import { checkRules, type Rule } from './core/rules.ts'
@@ -30,6 +31,8 @@ export type OpenOptions = {
   readonly limits?: Partial<Limits>
   /** How much each principal may use: for callers that `as` was given an `access` for. */
   readonly quotas?: QuotaOptions
+  /** How much each principal may use in a day: for the same callers. */
+  readonly budgets?: BudgetOptions
   /** What is decided of what agents ask before people are asked. */
   readonly rules?: readonly Rule[]
   /** Which closed sessions are kept and for how long, and where they go before they are erased. */
@@ -64,7 +67,7 @@ export const builtinAgents: Readonly<Record<string, Agent>> = { echo, slow, ask 
 /** Opens the store, continues what an earlier process left unfinished, and accepts turns. */
 export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
   const { store: named, agents = builtinAgents, limits = {}, defaultAgent, onDiagnostic } = options
-  const { quotas = {}, rules = [], retention = {} } = options
+  const { quotas = {}, budgets = {}, rules = [], retention = {} } = options
   // Before the store is opened, which would have to be closed again.
   checkOptions(options)
   const archive = await openArchive(retention)
@@ -83,6 +86,7 @@ export async function openHoldfast(options: OpenOptions): Promise<Holdfast> {
       defaultAgent,
       onDiagnostic,
       quotas,
+      budgets,
       rules,
       retention: retention.rules,
       archive,
@@ -107,11 +111,13 @@ export function runnersFrom(agents: NonNullable<OpenOptions['agents']>): Record<
 export function checkOptions({
   limits,
   quotas,
+  budgets,
   rules,
   retention,
-}: Pick<OpenOptions, 'limits' | 'quotas' | 'rules' | 'retention'>) {
+}: Pick<OpenOptions, 'limits' | 'quotas' | 'budgets' | 'rules' | 'retention'>) {
   coreLimits(limits ?? {})
   checkQuotaOptions(quotas ?? {})
+  checkBudgetOptions(budgets ?? {})
   checkRules(rules ?? [])
   checkRetention(retention?.rules ?? [])
 }

@@ -16,9 +16,9 @@ export const check = defineCommand({
   flags: {},
   async run(_values, [named]) {
     const config = await readConfig(process.cwd(), named ?? null)
-    const { file, limits, quotas, rules, retention, defaultAgent } = config
+    const { file, limits, quotas, budgets, rules, retention, defaultAgent } = config
     if (file === null) throw new UsageError(`there is none of ${CONFIG_NAMES.join(', ')} here`)
-    checkOptions({ limits, quotas, rules, retention })
+    checkOptions({ limits, quotas, budgets, rules, retention })
     checkAgents(defaultAgent === null ? [] : [defaultAgent], config)
     for (const [name, { egress = 'any' }] of Object.entries(config.browsers)) {
       if (egress !== 'any') EgressRule.read(egress, `browsers.${name}.egress`)

@@ -91,6 +91,7 @@ export function coreSettings(
   return {
     limits: limitsFor(store, { ...config.limits, ...limitsOf(values) }),
     quotas: config.quotas,
+    budgets: config.budgets,
     rules: config.rules,
     defaultAgent: values.agent[0] ?? config.defaultAgent ?? first,
   }

@@ -8,6 +8,7 @@ import type { Agent } from '../runners/function.ts'
 import { OpenAiAgent } from '../runners/openai/options.ts'
 import { ProcessAgent } from '../runners/process/options.ts'
 import { EXACT, limit, list, oneOf, optional, PROBLEM, UNKNOWN_NAME } from '../schema/contract.ts'
+import { BudgetSettings } from '../schema/budgets.ts'
 import { JwtIssuer } from '../schema/jwt.ts'
 import { QUOTA_FIELDS } from '../schema/quotas.ts'
 import { RetentionSettings } from '../schema/retention.ts'
@@ -112,6 +113,7 @@ export const RELOADING = {
     'now; `restart` if without `--tokens` the first issuer is added or the last one removed: ' +
     'a server begins or ends to need tokens only at its start',
   quotas: 'now; of a principal that had no limits, turns that run are not counted',
+  budgets: 'now; of a principal that had none, turns that run are not counted',
   rules: 'now, for new asks',
   retention: 'restart',
   webhooks: 'now; what is under way has a moment left, and one that stays goes on where it stands',
@@ -170,6 +172,7 @@ function configuration<Entry extends TSchema>(agent: Entry) {
         description: 'issuers of JSON Web Tokens that the server accepts, see below',
       }),
       quotas: QuotaSettings,
+      budgets: BudgetSettings,
       rules: RuleList,
       webhooks: Type.Array(WebhookEntry, {
         description: 'programs elsewhere that are told what happens, see [below](#webhooks)',

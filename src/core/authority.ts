@@ -7,6 +7,7 @@
  */
 import { Answerers } from './answerers.ts'
 import { AttachmentListeners } from './attachment-listeners.ts'
+import { checkBudgetOptions, type BudgetOptions } from './budgets.ts'
 import type { Clock, Digest, Entropy } from './clock.ts'
 import { closedError, isClosedError } from './closing.ts'
 import { ChangeFeed, GroupCommit } from './commits.ts'
@@ -46,6 +47,8 @@ export type AuthorityOptions = {
   readonly limits?: Partial<Limits>
   /** How much principals may use; without it, callers have the limits of their `access` only. */
   readonly quotas?: QuotaOptions
+  /** How much principals may use in a day; likewise. */
+  readonly budgets?: BudgetOptions
   /** What is decided before people are asked. */
   readonly rules?: readonly Rule[]
   /** The agent of sessions that do not name one; without it the first of `runners`. */
@@ -63,7 +66,7 @@ export type AuthorityOptions = {
 /** What can be changed while it runs. What is left out is as if it were never set. */
 export type Reconfiguration = Pick<
   AuthorityOptions,
-  'runners' | 'defaultAgent' | 'limits' | 'quotas' | 'rules'
+  'runners' | 'defaultAgent' | 'limits' | 'quotas' | 'budgets' | 'rules'
 >
 
 /** How many of the longest unused sessions are looked at when one more is held. */
@@ -115,7 +118,7 @@ export class Authority implements SessionHolder {
     this.about = { node: options.node, ...options.about }
     this.limits = coreLimits(options.limits ?? {})
     this.counts = new SharedCounts(this)
-    this.usage = new Usage(this, options.quotas)
+    this.usage = new Usage(this, options.quotas, options.budgets)
     this.rules = new Rules(options.rules ?? [], options.digest)
     this.retention = checkRetention(options.retention ?? [])
     this.archive = options.archive ?? null
@@ -153,6 +156,11 @@ export class Authority implements SessionHolder {
 
   readonly heldSession = (id: string): Session | null => this.#held.get(id)?.session ?? null
 
+  /** A turn is ended that may not run any longer. */
+  readonly endTurn = (session: string, turn: string, error: HoldfastError): void => {
+    if (this.#held.get(session)?.failTurn(turn, error) === true) this.counters.budgetEnds += 1
+  }
+
   readonly needsAnswerers = (): boolean =>
     this.#held.all.some(({ needsAnswerers }) => needsAnswerers)
 
@@ -182,18 +190,19 @@ export class Authority implements SessionHolder {
    * force: for new turns, new asks and new requests. What has begun goes on as it was.
    */
   prepare(options: Reconfiguration): () => void {
-    const { runners, quotas = {}, rules = [] } = options
+    const { runners, quotas = {}, budgets = {}, rules = [] } = options
     const limits = coreLimits(options.limits ?? {})
     if (limits.leaseMs !== this.limits.leaseMs) {
       throw invalid('limits.leaseMs', 'cannot be changed without a restart')
     }
     checkQuotaOptions(quotas)
+    checkBudgetOptions(budgets)
     checkRules(rules)
     const defaultAgent = defaultAgentOf(options)
     return () => {
       // Its parts refer to this object.
       Object.assign(this.limits, limits)
-      this.usage.configure(quotas)
+      this.usage.configure(quotas, budgets)
       this.rules.replace(rules)
       this.runners.replace(runners)
       this.#defaultAgent = defaultAgent
@@ -359,6 +368,7 @@ export class Authority implements SessionHolder {
     this.answerers.close()
     const pending = this.#held.all.filter(({ session }) => isPending(session))
     await Promise.all(pending.map((live) => this.#interrupt(live)))
+    await this.usage.spendings.stop()
     // Unlike a refusal, this may reach callers of admitted turns: no node may forward it by itself.
     const stopped = new HoldfastError('draining', 'the server has stopped', { stopped: true })
     this.#releaseAll(stopped)

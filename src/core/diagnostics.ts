@@ -16,6 +16,8 @@ export const DIAGNOSTICS = {
   browser_listening: 'info',
   browser_shared: 'warn',
   browser_started: 'info',
+  budget_reached: 'warn',
+  budgets_not_stored: 'warn',
   client_refused: 'warn',
   clock_jumped: 'warn',
   closed: 'debug',

@@ -55,6 +55,7 @@ export const ERRORS = {
   too_slow: { retry: true },
   too_many: { retry: true },
   quota_exceeded: { retry: true },
+  budget_exceeded: { retry: true },
   headers_too_large: { retry: false },
   internal: { retry: false },
   browser_gone: { retry: true },

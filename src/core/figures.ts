@@ -32,6 +32,9 @@ export class Counters {
   turnsRefused = 0
   /** Requests refused because their principal had reached a quota. */
   quotaRefusals = 0
+  /** Requests refused because their principal had used up a budget, and turns ended for that. */
+  budgetRefusals = 0
+  budgetEnds = 0
   asksOpened = 0
   asksSettled = 0
   /** What runners said after their turn was over: dropped. */

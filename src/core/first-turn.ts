@@ -29,6 +29,7 @@ export async function assertAdmissible(
     const caller = context.usage.ofCaller(access)
     if ((owner === null && caller === null) || (await isThere())) return
     await owner?.measuring()
+    await caller?.measuringBudget()
     owner?.assertRoom(Math.max(1, bytes))
     caller?.assertTurn()
   } catch (refusal) {

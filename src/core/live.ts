@@ -359,7 +359,9 @@ export class LiveSession implements LedgerSession, RunHost {
 
   #countUsage(event: EventOf<'turn.activity'>): void {
     const used = usageIn(event)
-    if (used !== null) this.holder.figures.agent(this.session.agent).use(used)
+    if (used === null) return
+    this.holder.figures.agent(this.session.agent).use(used)
+    this.queue.use(event.turn, used)
   }
 
   /** A runner that fails here gets the settings, and the grants, with the next turn. */
@@ -398,6 +400,11 @@ export class LiveSession implements LedgerSession, RunHost {
     this.queue.removeTurn(turn)
     if (run !== null) this.#endRun()
     this.#turns.end(turn)
+  }
+
+  /** Ends this turn if it runs; false: it does not. */
+  failTurn(turn: string, error: HoldfastError): boolean {
+    return this.#run?.turn.id === turn && this.#run.fail(error)
   }
 
   /** Output of the running turn, live only. */

@@ -30,7 +30,7 @@ import { idempotencyMismatch, type RequestKeys } from './request-keys.ts'
 import { storeParts, type RequestBlobs } from './parts.ts'
 import type { TurnRequest } from './requests.ts'
 import { ownSettings } from './settings.ts'
-import type { Input, Principal, RequestKey, Session, Settings, Turn } from './state.ts'
+import type { Input, Principal, RequestKey, Session, Settings, Turn, Usage } from './state.ts'
 import { CountedTurns, type CountedTurn } from './usage.ts'
 
 const REQUEST = 'r_'
@@ -82,6 +82,10 @@ export class Queue {
     this.#requests = session.queued.map((turn) =>
       recordedTurn(turn, usage.countRecorded(turn.by, session)),
     )
+  }
+
+  use(turn: string, used: Usage): void {
+    this.#counted.use(turn, used)
   }
 
   get length(): number {
@@ -371,7 +375,7 @@ export class Queue {
 
   #startTurn(batch: Batch, turn: string): void {
     const { counted = null } = this.#requests.shift() ?? {}
-    if (counted !== null) this.#counted.start(turn, counted)
+    if (counted !== null) this.#counted.start(this.#live.id, turn, counted)
     const isQueued = batch.session.queued.some(({ id }) => id === turn)
     // It may have been cancelled in this very step.
     if (isQueued && batch.add({ type: 'start', turn }) === null) {
@@ -388,7 +392,7 @@ export class Queue {
       (refusal) => requests.forEach(({ refuse }) => refuse(refusal)),
     )
     for (const { counted } of requests) {
-      if (counted !== null) this.#counted.start(turnIn(events?.[0]), counted)
+      if (counted !== null) this.#counted.start(this.#live.id, turnIn(events?.[0]), counted)
     }
   }
 

@@ -112,6 +112,13 @@ export class Run {
     this.#stopWith({ state: 'cancelled', reason, by })
   }
 
+  /** The same for a turn that fails; false: it is being stopped already. */
+  fail(error: HoldfastError): boolean {
+    if (this.#over || this.#stop !== null) return false
+    this.#stopWith({ state: 'failed', error: turnError(error) })
+    return true
+  }
+
   /**
    * The turn is over, or the session is no longer ours: whatever is said from now on is dropped.
    */

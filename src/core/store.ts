@@ -11,6 +11,7 @@
  * A rejected promise means that the outcome is unknown: the caller must claim again before it goes
  * on. `holdfast/testing` holds the conformance suite that every store passes.
  */
+import type { Spending } from './budgets.ts'
 import type { Share } from './state.ts'
 
 /** What a store counts of a principal. */
@@ -103,6 +104,8 @@ export interface Store {
   saveWebhook?(name: string, node: string, body: string, ms: number): Promise<boolean>
   /** What is kept of all webhooks. */
   listWebhooks?(): Promise<readonly StoredWebhook[]>
+  /** Adds what principals have used, and returns the sums by then, in order; of 35 days. */
+  spend?(used: readonly Spending[]): Promise<readonly Spending[]>
   /**
    * How many open sessions belong to a principal, internal ones left out, up to `most`; or how many
    * bytes the events and blobs of all its sessions have that are not erased.

@@ -13,9 +13,11 @@ import { DEFAULT_PRINCIPAL, type Access } from './access.ts'
 import type { Clock, Digest } from './clock.ts'
 import type { Diagnose } from './diagnostics.ts'
 import { HoldfastError } from './errors.ts'
+import type { BudgetOptions } from './budgets.ts'
 import { checkQuotaOptions, type QuotaName, type QuotaOptions, type Quotas } from './quotas.ts'
+import { DaySpendings, type DaySpending } from './spending.ts'
 import { UsedRate, type CountSource, type SharedCounts } from './shared-counts.ts'
-import type { Principal, Session } from './state.ts'
+import type { Principal, Session, Usage as Used } from './state.ts'
 import type { Store } from './store.ts'
 import { StoredUsage } from './stored-usage.ts'
 
@@ -29,11 +31,13 @@ const RETRY_MS = 1_000
 
 /** What a node has of which this is a part. */
 type UsageContext = {
-  readonly store: Pick<Store, 'usage'>
-  readonly clock: Pick<Clock, 'monotonic'>
+  readonly store: Pick<Store, 'usage' | 'spend' | 'cluster'>
+  readonly clock: Clock
   readonly digest: Digest
   readonly counts: SharedCounts
-  readonly counters: { quotaRefusals: number }
+  readonly usage: Usage
+  readonly counters: { quotaRefusals: number; budgetRefusals: number; budgetEnds: number }
+  readonly endTurn: (session: string, turn: string, error: HoldfastError) => void
   readonly diagnose: Diagnose
   readonly heldSession: (id: string) => Session | null
 }
@@ -114,33 +118,64 @@ export class PrincipalUsage {
 export class CountedTurn {
   readonly #usage: PrincipalUsage
   #counted: 'queuedTurns' | 'runningTurns' | null
+  readonly #budget: TurnBudget | null
+  /** Ends the counting of its time. */
+  #endTime: (() => void) | null = null
 
-  constructor(usage: PrincipalUsage, counted: 'queuedTurns' | 'runningTurns') {
+  constructor(
+    usage: PrincipalUsage,
+    counted: 'queuedTurns' | 'runningTurns',
+    budget: TurnBudget | null,
+  ) {
     this.#usage = usage
     this.#counted = counted
+    this.#budget = budget
     usage[counted] += 1
   }
 
-  start(): void {
+  start(session: string, turn: string): void {
+    if (this.#budget !== null) {
+      const { spendings, spending } = this.#budget
+      spendings.start(spending, session, turn)
+      this.#endTime = () => spendings.end(spending, session, turn)
+    }
     if (this.#counted !== 'queuedTurns') return
-    this.end()
+    this.#uncount()
     this.#counted = 'runningTurns'
     this.#usage.runningTurns += 1
   }
 
+  /** Its agent has told what it used. */
+  use(used: Used): void {
+    this.#budget?.spendings.use(this.#budget.spending, used)
+  }
+
   end(): void {
+    this.#endTime?.()
+    this.#endTime = null
+    this.#uncount()
+  }
+
+  #uncount(): void {
     if (this.#counted !== null) this.#usage[this.#counted] -= 1
     this.#counted = null
   }
 }
 
+/** The budget that a turn counts for. */
+type TurnBudget = { readonly spendings: DaySpendings; readonly spending: DaySpending }
+
 /** The turns of a session that run and are counted. */
 export class CountedTurns {
   readonly #turns: { readonly turn: string; readonly counted: CountedTurn }[] = []
 
-  start(turn: string, counted: CountedTurn): void {
-    counted.start()
+  start(session: string, turn: string, counted: CountedTurn): void {
+    counted.start(session, turn)
     this.#turns.push({ turn, counted })
+  }
+
+  use(turn: string, used: Used): void {
+    this.#turns.find((one) => one.turn === turn)?.counted.use(used)
   }
 
   /** The turn is over; null: all are, as far as this node knows. */
@@ -163,15 +198,18 @@ export class Usage implements CountSource {
   readonly #principals = new Map<string, PrincipalUsage>()
   /** Some principal has a limit of stored bytes: appends are counted. */
   #countsBytes = false
+  readonly spendings: DaySpendings
 
-  constructor(context: UsageContext, options: QuotaOptions = {}) {
+  constructor(context: UsageContext, options: QuotaOptions = {}, budgets: BudgetOptions = {}) {
     this.#context = context
-    this.configure(options)
+    this.spendings = new DaySpendings(context, budgets)
+    this.configure(options, budgets)
   }
 
   /** From now on these limits count. What is used already stays. */
-  configure(options: QuotaOptions): void {
+  configure(options: QuotaOptions, budgets: BudgetOptions): void {
     checkQuotaOptions(options)
+    this.spendings.configure(budgets)
     const { default: byDefault = null, principals = {} } = options
     this.#default = byDefault
     this.#configured = new Map(
@@ -208,9 +246,16 @@ export class Usage implements CountSource {
   countRecorded(by: Principal | null, { principal: owner }: Session): CountedTurn | null {
     const principal = by === null ? null : principalOfTurn(by, owner)
     if (principal === null) return null
-    const isLimited = this.#default !== null || this.#configured.has(principal)
+    const budget = this.budgetOf(principal)
+    const isLimited = this.#default !== null || this.#configured.has(principal) || budget !== null
     const usage = isLimited ? this.#usageOf(principal) : this.#principals.get(principal)
-    return usage === undefined ? null : new CountedTurn(usage, 'queuedTurns')
+    return usage === undefined ? null : new CountedTurn(usage, 'queuedTurns', budget)
+  }
+
+  budgetOf(principal: string): TurnBudget | null {
+    const { spendings } = this
+    const spending = spendings.of(principal)
+    return spending === null ? null : { spendings, spending }
   }
 
   #ownerOf(session: string): string | undefined {
@@ -225,13 +270,15 @@ export class Usage implements CountSource {
     const configured = this.#configured.get(principal) ?? this.#default
     const granted = principal === access.principal ? access.quotas : undefined
     const quotas = granted === undefined ? configured : { ...configured, ...granted }
-    if (quotas === null) return null
-    this.#countsBytes ||= quotas.storedBytes !== undefined
+    const hasBudget = this.spendings.of(principal) !== null
+    if (quotas === null && !hasBudget) return null
+    this.#countsBytes ||= quotas?.storedBytes !== undefined
     const { scopes, groups } = access
     const isAnothers = ![access.principal, ...groups].includes(principal)
     const isHidden = isAnothers && !scopes.includes('admin')
     const usage = this.#usageOf(principal)
-    const allowance = new Allowance({ principal, quotas, isHidden }, usage, this.#context)
+    const whose = { principal, quotas: quotas ?? {}, isHidden }
+    const allowance = new Allowance(whose, usage, this.#context)
     usage.allowances.set(access, allowance)
     return allowance
   }
@@ -272,7 +319,9 @@ export class Usage implements CountSource {
 
   /** Measures what a turn in this session needs to know; null: nothing has to be waited for. */
   measuring(access: Access | null, { principal }: Session): Promise<void> | null {
-    return this.ofOwner(access, principal)?.measuring() ?? null
+    const owner = this.ofOwner(access, principal)?.measuring() ?? null
+    const caller = this.ofCaller(access)?.measuringBudget() ?? null
+    return owner === null || caller === null ? (owner ?? caller) : owner.then(() => caller)
   }
 
   /** An event of this session is durable. */
@@ -345,13 +394,25 @@ export class Allowance {
     if (turnsPerMinute !== undefined) {
       this.#usage.takeTurn(turnsPerMinute, this.#context.clock.monotonic())
     }
-    return new CountedTurn(this.#usage, counted)
+    return new CountedTurn(this.#usage, counted, this.#budget)
+  }
+
+  get #budget(): TurnBudget | null {
+    return this.#context.usage.budgetOf(this.#principal)
+  }
+
+  /** Reads what is used of its budgets; null: nothing has to be waited for. */
+  measuringBudget(): Promise<void> | null {
+    const budget = this.#budget
+    return budget === null ? null : budget.spendings.measuring(budget.spending)
   }
 
   /** Throws if a turn would be one too many; returns what it counts as. */
   assertTurn(isQueued = false): 'queuedTurns' | 'runningTurns' {
     const counted = isQueued ? 'queuedTurns' : 'runningTurns'
     const { turnsPerMinute } = this.#quotas
+    const budget = this.#budget
+    budget?.spendings.assertLeft(budget.spending, this.#isHidden)
     this.#assertBelow(counted, this.#usage.total(counted))
     if (turnsPerMinute === undefined) return counted
     const now = this.#context.clock.monotonic()

@@ -21,6 +21,7 @@ import {
 } from './configuration-record.ts'
 
 export const AUDITED: ReadonlySet<DiagnosticCode> = new Set([
+  'budget_reached',
   'client_refused',
   'config_unusable',
   'limit_reached',

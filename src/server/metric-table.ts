@@ -37,6 +37,8 @@ const TABLE = {
   holdfast_turns_expired_total: counter('Turns that waited too long'),
   holdfast_turns_refused_total: counter('Requests for a turn that were refused with 429'),
   holdfast_quota_refusals_total: counter('Requests refused because a quota was reached'),
+  holdfast_budget_refusals_total: counter('Requests refused because a budget was used up'),
+  holdfast_budget_ends_total: counter('Turns that were ended because a budget was used up'),
   holdfast_queue_wait_seconds: histogram('From the request of a turn to its start'),
   holdfast_first_output_seconds: histogram(
     'From the start of a turn to the first text of its answer',

@@ -24,6 +24,7 @@ import {
   type Schema,
 } from '../doors/route.ts'
 import { DEFAULT_PRINCIPAL, OPERATIONS } from '../core/access.ts'
+import { BUDGETS, type BudgetName } from '../core/budgets.ts'
 import { oneOf, orNull } from '../schema/contract.ts'
 import { Kind, Type } from '../schema/typebox.ts'
 import * as bodies from '../wire/bodies.ts'
@@ -61,6 +62,15 @@ const Self = Type.Object({
   principal: Type.String({ description: 'Whose its sessions are.' }),
   scopes: Type.Array(oneOf(SCOPES), { description: 'With all that they include.' }),
   version: Type.String({ description: 'Of the server.' }),
+  budgets: Type.Array(
+    Type.Object({
+      budget: oneOf(Object.keys(BUDGETS) as BudgetName[]),
+      limit: Type.Number(),
+      used: Type.Number({ description: 'On all nodes, since the day of UTC began.' }),
+      resetsAt: Type.Number({ description: 'When the next day begins.' }),
+    }),
+    { description: 'What it may use in a day, and has used; empty: it has no budget.' },
+  ),
 })
 const Status = Type.Object({ status: text })
 const Readiness = Type.Object({ status: text, warnings: Type.Optional(Type.Array(text)) })
@@ -152,10 +162,12 @@ export function serverRoutes(parts: ServerParts): readonly Route[] {
         summary: 'What the caller may do here',
         operation: 'caller.read',
         answers: { 200: json('As a page needs it that shows only what its user may do.', Self) },
-        handle: (exchange) => {
-          const { access } = exchange.holdfast
+        handle: async (exchange) => {
+          const { access, authority } = exchange.holdfast
           const principal = access?.principal ?? DEFAULT_PRINCIPAL
-          exchange.reply(200, { principal, scopes: access?.scopes ?? SCOPES, version: VERSION })
+          const scopes = access?.scopes ?? SCOPES
+          const spent = access === null ? [] : await authority.usage.spendings.view(principal)
+          exchange.reply(200, { principal, scopes, version: VERSION, budgets: spent })
         },
       },
       'GET /v1/audit': {

@@ -2,6 +2,7 @@
  * The reference store: what every other store must do, in the fewest lines. Nothing outlives the
  * process. Each method's body is synchronous, and that alone makes it one atomic step.
  */
+import type { Spending } from '../core/budgets.ts'
 import type { Clock } from '../core/clock.ts'
 import {
   PAGE_CHARS,
@@ -70,6 +71,7 @@ export class MemoryStore implements Store {
   readonly #sessions = new Map<string, MemorySession>()
   readonly #keys = new Map<string, string>()
   readonly #webhooks = new Map<string, StoredWebhook>()
+  readonly #spending = new Map<string, Spending>()
   readonly #leases: Leases
   /** The newest changes, their positions without a gap. */
   readonly #changes: ChangeRecord<MemorySession>[] = []
@@ -391,6 +393,26 @@ export class MemoryStore implements Store {
   async listWebhooks(): Promise<readonly StoredWebhook[]> {
     this.#mustBeOpen()
     return [...this.#webhooks.values()]
+  }
+
+  async spend(used: readonly Spending[]): Promise<readonly Spending[]> {
+    this.#mustBeOpen()
+    return used.map((one) => {
+      const name = JSON.stringify([one.day, one.principal])
+      const {
+        tokensPerDay = 0,
+        costUsdPerDay = 0,
+        runningMsPerDay = 0,
+      } = this.#spending.get(name) ?? {}
+      const total = {
+        ...one,
+        tokensPerDay: tokensPerDay + one.tokensPerDay,
+        costUsdPerDay: costUsdPerDay + one.costUsdPerDay,
+        runningMsPerDay: runningMsPerDay + one.runningMsPerDay,
+      }
+      this.#spending.set(name, total)
+      return total
+    })
   }
 
   async close(): Promise<void> {

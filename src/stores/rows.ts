@@ -1,4 +1,5 @@
 /** A session's row: as both databases store it, and as the core sees it. */
+import type { Spending } from '../core/budgets.ts'
 import { HoldfastError } from '../core/errors.ts'
 import type { Share } from '../core/state.ts'
 import type {
@@ -106,4 +107,11 @@ export function reservedBefore(
   }
   if (holder !== undefined) return { type: explicit ? 'taken' : 'found', id: holder }
   if (existing !== undefined) throw new HoldfastError('internal', `session id ${id} is in use`)
+}
+
+const SPENDING_DAYS = 35
+
+/** The first day of which what was spent is kept. */
+export function spendingKeptFrom(used: readonly Spending[]): number {
+  return Math.min(...used.map(({ day }) => day)) - SPENDING_DAYS
 }

@@ -13,6 +13,7 @@ import { filterClaims } from './store/filters.ts'
 import { listClaims } from './store/list.ts'
 import { principalClaims } from './store/principals.ts'
 import { reserveClaims } from './store/reserve.ts'
+import { spendingClaims } from './store/spending.ts'
 import { webhookClaims } from './store/webhooks.ts'
 import { restoreClaims } from './store/restore.ts'
 import { StoreTrial } from './store/samples.ts'
@@ -40,6 +41,7 @@ export function storeConformance(open: () => Promise<StoreUnderTest>): readonly 
     ...principalClaims,
     ...countClaims,
     ...blobClaims,
+    ...spendingClaims,
     ...webhookClaims,
     ...restoreClaims,
   }

@@ -64,6 +64,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorAnswer>> = {
   too_many: { status: 429, close: 4429, hint: 'wait' },
   session_busy: { status: 429, close: 4429 },
   quota_exceeded: { status: 429, close: 4429, hint: 'wait' },
+  budget_exceeded: { status: 429, close: 4429, hint: 'wait' },
   too_slow: { status: 429, close: 4413 },
   headers_too_large: { status: 431, close: 4400 },
   internal: { status: 500, close: 1011 },

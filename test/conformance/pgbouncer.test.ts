@@ -122,6 +122,7 @@ for (const [mode, settings] of Object.entries(MODES)) {
           'asks',
           'blobs',
           'webhooks',
+          'spending',
         ]
         const names = tables.map((table) => `${schemaOf(url)}.${table}`)
         await database.query(`TRUNCATE ${names.join(', ')} RESTART IDENTITY`)

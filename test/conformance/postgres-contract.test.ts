@@ -39,6 +39,7 @@ async function emptyTables(): Promise<void> {
     'blobs',
     'loose_blobs',
     'webhooks',
+    'spending',
   ]
   const names = tables.map((table) => `${schemaOf(url)}.${table}`)
   // Quicker than TRUNCATE too, which makes new files for all of them.
@@ -67,6 +68,7 @@ function inTurn(one: Store, other: Store): Store {
     holdWebhook: (...given) => next().holdWebhook!(...given),
     saveWebhook: (...given) => next().saveWebhook!(...given),
     listWebhooks: () => next().listWebhooks!(),
+    spend: (...given) => next().spend!(...given),
     readBlob: (session, digest) => next().readBlob(session, digest),
     close: async () => void (await Promise.all([one.close(), other.close()])),
   }

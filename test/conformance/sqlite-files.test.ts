@@ -309,7 +309,7 @@ describe('a migration', () => {
     const database = openSqlite(file)
     database.exec(`DELETE FROM migrations WHERE number > 1;
       DROP TABLE request_keys; DROP TABLE shares; DROP TABLE audit; DROP TABLE asks; DROP TABLE blobs;
-      DROP TABLE loose_blobs; DROP TABLE webhooks;
+      DROP TABLE loose_blobs; DROP TABLE webhooks; DROP TABLE spending;
       DROP INDEX sessions_by_open_key; DROP INDEX sessions_by_principal;
       DROP INDEX sessions_pending; DROP INDEX sessions_failed; DROP INDEX sessions_failed_of;
       DROP INDEX sessions_listed;

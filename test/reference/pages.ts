@@ -8,6 +8,7 @@ import { COPILOT_EVENTS } from '../../src/doors/copilot/event-table.ts'
 import { METHODS } from '../../src/doors/copilot/methods.ts'
 import { METRICS } from '../../src/server/metric-table.ts'
 import { JwtIssuer } from '../../src/schema/jwt.ts'
+import { BUDGET_FIELDS } from '../../src/schema/budgets.ts'
 import { QUOTA_FIELDS } from '../../src/schema/quotas.ts'
 import { RETENTION_FIELDS, RETENTION_RULE_FIELDS } from '../../src/schema/retention.ts'
 import { RULE_FIELDS } from '../../src/schema/rules.ts'
@@ -19,6 +20,7 @@ import { LinkRequest, SessionRequest, ShareRequest, TurnRequest } from '../../sr
 const TABLES: Readonly<Record<string, TObject>> = {
   Configuration: CONFIG_SCHEMA,
   Quotas: QUOTA_FIELDS,
+  Budgets: BUDGET_FIELDS,
   Rule: RULE_FIELDS,
   WebhookEntry,
   Retention: RETENTION_FIELDS,

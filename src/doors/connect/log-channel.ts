@@ -151,7 +151,7 @@ export class LogChannel implements Channel {
   #fail(id: string, error: HoldfastError): void {
     const { code, retry, details } = error
     const message = refusalOf(error).reason
-    const facts = code === 'quota_exceeded' ? { details } : {}
+    const facts = code === 'quota_exceeded' || code === 'budget_exceeded' ? { details } : {}
     this.#connection.say({ type: 'reply', id, error: { code, message, retry, ...facts } })
   }
 }

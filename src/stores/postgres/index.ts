@@ -6,6 +6,7 @@
  * whatever it likes. While the database is away each step is tried again for a while, and then
  * refused with `store_unavailable`.
  */
+import type { Spending } from '../../core/budgets.ts'
 import { createHmac } from 'node:crypto'
 import { crc32 } from 'node:zlib'
 import { HoldfastError } from '../../core/errors.ts'
@@ -38,7 +39,14 @@ import {
   type ChangeRecord,
   type FoundAsk,
 } from '../pages.ts'
-import { createValues, reservedBefore, ROW_COLUMNS, sessionRow, type StoredRow } from '../rows.ts'
+import {
+  createValues,
+  reservedBefore,
+  ROW_COLUMNS,
+  sessionRow,
+  spendingKeptFrom,
+  type StoredRow,
+} from '../rows.ts'
 import { appendAll } from './appends.ts'
 import { Database, type PostgresStoreOptions } from './database.ts'
 import { checkCurrent, migrate, type Migration } from './migrations.ts'
@@ -356,6 +364,17 @@ export class PostgresStore implements Store {
   listWebhooks: Required<Store>['listWebhooks'] = async () => {
     const rows = await this.#database.ask<StoredWebhook>('listWebhooks')
     return rows.map((row) => ({ ...row, node: row.node === null ? null : nameFrom(row.node) }))
+  }
+
+  spend: Required<Store>['spend'] = async (used) => {
+    const names = ['day', 'principal', 'tokensPerDay', 'costUsdPerDay', 'runningMsPerDay'] as const
+    const columns = names.map((name) => used.map((one) => one[name]))
+    const rows = await this.#database.run<Spending>('spend', [...columns, spendingKeptFrom(used)])
+    return used.map(({ day, principal }) => {
+      const total = rows.find((row) => row.day === day && row.principal === principal)
+      if (total !== undefined) return total
+      throw unavailable('another version has changed the tables')
+    })
   }
 
   close: Store['close'] = () => this.#database.close()

@@ -47,6 +47,7 @@ function texts(schema: string) {
   const blobs = `${schema}.blobs`
   const looseBlobs = `${schema}.loose_blobs`
   const webhooks = `${schema}.webhooks`
+  const spending = `${schema}.spending`
   const ownerOf = `SELECT sessions.owner FROM ${sessions} AS sessions
       JOIN ${nodes} AS nodes
         ON nodes.name = sessions.owner AND nodes.lease_ends > clock_timestamp()
@@ -244,6 +245,20 @@ function texts(schema: string) {
       WHERE ${isCurrent} AND name = $1 AND node = $2 RETURNING name`,
     listWebhooks: `SELECT name, body, CASE WHEN ends > clock_timestamp() THEN node END AS node
       FROM ${webhooks} ORDER BY name`,
+    spend: `WITH given AS (
+        SELECT day, principal, sum(tokens) AS tokens, sum(cost) AS cost, sum(running) AS running
+          FROM unnest($1::integer[], $2::text[], $3::float8[], $4::float8[], $5::float8[])
+            AS one (day, principal, tokens, cost, running)
+          GROUP BY day, principal ORDER BY day, principal
+      ), old AS (
+        DELETE FROM ${spending} WHERE ${isCurrent} AND day < $6::integer
+      )
+      INSERT INTO ${spending} AS kept (day, principal, tokens, cost, running)
+        SELECT day, principal, tokens, cost, running FROM given WHERE ${isCurrent}
+      ON CONFLICT (day, principal) DO UPDATE SET tokens = kept.tokens + excluded.tokens,
+        cost = kept.cost + excluded.cost, running = kept.running + excluded.running
+      RETURNING day, principal, tokens AS "tokensPerDay", cost AS "costUsdPerDay",
+        running AS "runningMsPerDay"`,
     putBlobs: `SELECT outcome, missing, sizes, added
       FROM ${schema}.put_blobs($1, $2::text[], $3::bytea[], $4::bigint, $5::boolean, ${STEP})`,
     dropBlobs: `SELECT ${schema}.drop_loose_blobs($1, $2::bigint, $3::text[], ${STEP}) AS freed`,

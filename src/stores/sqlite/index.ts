@@ -93,6 +93,7 @@ class SqliteStore implements Store {
   readonly saveWebhook: Required<Store>['saveWebhook'] = (...given) =>
     this.#ask(['saveWebhook', given])
   readonly listWebhooks: Required<Store>['listWebhooks'] = () => this.#ask(['listWebhooks', []])
+  readonly spend: Required<Store>['spend'] = (...given) => this.#ask(['spend', given])
   readonly usage: Store['usage'] = (...given) => this.#ask(['usage', given])
   readonly ready = (): Promise<void> => this.#ask(['ready', []])
 

@@ -134,4 +134,10 @@ export const STEPS = [
     WHERE internal = 0;
   CREATE INDEX sessions_of_agent ON sessions (agent) WHERE internal = 0;
   CREATE INDEX sessions_by_folded ON sessions (folded) WHERE folded IS NOT NULL AND internal = 0;`,
+  // What principals have used on a day.
+  `CREATE TABLE spending (
+    day INTEGER NOT NULL, principal TEXT NOT NULL,
+    tokens REAL NOT NULL, cost REAL NOT NULL, running REAL NOT NULL,
+    PRIMARY KEY (day, principal)
+  ) WITHOUT ROWID;`,
 ].map(schemaStep)

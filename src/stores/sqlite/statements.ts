@@ -28,6 +28,7 @@ import {
   ROW_COLUMNS,
   sessionRow,
   type StoredRow,
+  spendingKeptFrom,
 } from '../rows.ts'
 import { prepareAll, type Prepared, type SqliteDatabase } from './driver.ts'
 import { BlobTable } from './blobs.ts'
@@ -101,6 +102,11 @@ const SQL = {
     WHERE name = ?1 AND node = ?2 RETURNING name`,
   listWebhooks: 'SELECT name, node, body FROM webhooks ORDER BY name',
   setActive: 'UPDATE sessions SET active_at = updated_at WHERE number = ?',
+  spend: `INSERT INTO spending (day, principal, tokens, cost, running) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens, cost = cost + excluded.cost,
+      running = running + excluded.running
+    RETURNING tokens AS tokensPerDay, cost AS costUsdPerDay, running AS runningMsPerDay`,
+  dropSpending: 'DELETE FROM spending WHERE day < ?',
   setDue: 'UPDATE sessions SET due_at = ? WHERE number = ?',
   setSnapshot: 'INSERT OR REPLACE INTO snapshots (session, seq, body) VALUES (?, ?, ?)',
   snapshot: 'SELECT seq, body FROM snapshots WHERE session = ?',
@@ -390,6 +396,13 @@ export class Statements implements Steps {
     this.#sql.saveWebhook.get(...given) !== undefined
 
   readonly listWebhooks: Steps['listWebhooks'] = () => this.#sql.listWebhooks.all()
+
+  readonly spend: Steps['spend'] = (used) => {
+    this.#sql.dropSpending.run(spendingKeptFrom(used))
+    return used.map(({ day, principal, tokensPerDay, costUsdPerDay, runningMsPerDay }) =>
+      this.#sql.spend.get(day, principal, tokensPerDay, costUsdPerDay, runningMsPerDay),
+    )
+  }
 
   readonly usage: Steps['usage'] = (principal, quota, most) => {
     const name = storedName(principal)
