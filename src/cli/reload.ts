@@ -140,7 +140,15 @@ export function onHangup(reload: () => void, closed: () => void): void {
   // Windows sends it when the window is closed, and ends the process soon after.
   if (process.platform === 'win32') return
   const hadTerminal = hasTerminal()
-  process.on('SIGHUP', () => (hadTerminal && !hasTerminal() ? closed() : reload()))
+  process.on('SIGHUP', () => {
+    if (!hadTerminal || hasTerminal()) return reload()
+    // At its end Node resets the terminal, and crashes if that is gone: the signal is quicker.
+    process.once('exit', () => {
+      process.removeAllListeners('SIGHUP')
+      process.kill(process.pid, 'SIGHUP')
+    })
+    closed()
+  })
 }
 
 /** Whether this process has a terminal that is open. */
