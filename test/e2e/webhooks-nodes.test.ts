@@ -93,9 +93,9 @@ describe('webhooks', () => {
     const port = await freePort()
     const begin = () => ServerProcess.start({ data, port, flags, env })
     let server = await begin()
-    for (let count = 0; count < 3; count += 1) {
+    for (let count = 0; count < 2; count += 1) {
       await until(async () => (await holderOf(server)) !== null)
-      await work(server, 3)
+      await work(server, 2)
       await server.kill()
       server = await begin()
     }
