@@ -6,6 +6,7 @@ import type { Scope } from '../../src/core/access.ts'
 import { axeViolations, violationsInEveryForm } from '../support/axe.ts'
 import { Complaints, launchChromium } from '../support/chromium.ts'
 import { until } from '../support/gate.ts'
+import { openTestDatabase } from '../support/postgres.ts'
 import { serve, type TestServer } from '../support/server.ts'
 
 const HOSTILE = '<img src=x onerror=alert(1)>\u202Egnp.exe'
@@ -59,10 +60,10 @@ async function visit(path: string): Promise<Page> {
 }
 
 /** A session whose turn waits for an answer. */
-async function asking(key: string, question = 'May I?'): Promise<string> {
-  const { id } = (await server.post('/v1/sessions', { key, agent: 'careful' })).body
+async function asking(key: string, question = 'May I?', at = server): Promise<string> {
+  const { id } = (await at.post('/v1/sessions', { key, agent: 'careful' })).body
   const async = { prefer: 'respond-async' }
-  await server.post(`/v1/sessions/${id}/turns`, { input: question }, async)
+  await at.post(`/v1/sessions/${id}/turns`, { input: question }, async)
   return id as string
 }
 
@@ -169,6 +170,22 @@ describe('Home', () => {
       (await Promise.all(pages.map((page) => page.evaluate<string[]>('notified')))).flat()
     await until(async () => (await notified()).length > 0)
     expect(await notified()).toEqual(['elsewhere asks: May I?'])
+  })
+
+  it('finds a server again that was started anew, with what waits there', async () => {
+    const first = await serve({ agents })
+    const { port, url } = first
+    const page = await context.newPage()
+    await page.goto(url)
+    await page.getByText('Nothing waits for you.').waitFor()
+    await first.close()
+    await page.locator('.server:not(:empty)').waitFor()
+    const second = await serve({ agents, port })
+    await asking('after', 'Still there?', second)
+    await page.locator('.ask-words', { hasText: 'Still there?' }).waitFor()
+    await page.locator('.session-row').getByText('after').waitFor()
+    await page.close()
+    await second.close()
   })
 
   it('says that it is offline, and goes on by itself', async () => {
@@ -279,5 +296,27 @@ describe('nodes', () => {
     await row.getByText('never ends').waitFor()
     await row.getByRole('link').click()
     await page.locator('.chart').first().waitFor()
+  })
+
+  it('of one database are shown by each of them, with the figures of each', async () => {
+    const database = await openTestDatabase()
+    const store = database.freshUrl()
+    const nodes = [await serve({ store, isNode: true }), await serve({ store, isNode: true })]
+    const [one = '', two = ''] = nodes.map(({ holdfast }) => holdfast.authority.node)
+    const page = await context.newPage()
+    await page.goto(`${nodes[0]?.url}/#/nodes`)
+    await page.locator(`[data-node="${one}"]`).getByText('this one').waitFor()
+    await page.locator(`[data-node="${two}"]`).getByText('alive').waitFor()
+    expect(await violationsInEveryForm(page)).toEqual([])
+    await page.getByRole('link', { name: two }).click()
+    const choice = page.getByLabel('Figures of the node')
+    await choice.waitFor()
+    expect(await choice.inputValue()).toBe(two)
+    await page.locator('.chart').first().waitFor()
+    await page.goto(`${nodes[0]?.url}/#/browsers`)
+    for (const node of [one, two]) await page.getByText(`Node ${node}`).waitFor()
+    await page.close()
+    await Promise.all(nodes.map((node) => node.close()))
+    await database.close()
   })
 })

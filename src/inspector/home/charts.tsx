@@ -35,7 +35,7 @@ export function Charts() {
       {isAllowed === false ? (
         <p class="muted">The figures of the server need a token with the scope admin.</p>
       ) : null}
-      {problem === null ? null : <Problem>{problem}</Problem>}
+      {problem === null || value !== null ? null : <Problem>{problem}</Problem>}
       {value === null ? null : <AllCharts stats={value} />}
     </section>
   )
