@@ -1,7 +1,6 @@
 /** A box to go anywhere: views, sessions by what they are called, and actions. */
 import { useEffect, useId, useReducer, useRef, useState } from 'preact/hooks'
 import type { SessionRowView } from '../../wire/views.ts'
-import { hasText } from '../sessions/filters.ts'
 import { Dialog } from '../shared/dialog.tsx'
 import { address, go, href, sessionHref } from '../shared/router.ts'
 import { api } from '../shared/server.ts'
@@ -163,25 +162,36 @@ function sessionCommand({ id, key, agent, status }: SessionRowView): Command {
 const SHOWN = 8
 const TYPING_MS = 120
 
-/** Those whose key, id, agent or labels have the text. */
+/** All whose key has the text, and of the latest those whose id, agent or labels have it. */
 function useSessions(text: string): readonly SessionRowView[] {
   const [found, setFound] = useState<readonly SessionRowView[]>([])
+  const [latest, setLatest] = useState<readonly SessionRowView[]>([])
+  useEffect(() => {
+    const query = { sort: 'activity', limit: '200' }
+    // The frame says that the server cannot be reached.
+    api.sessions(query).then(({ sessions }) => setLatest(sessions), ignored)
+  }, [])
   useEffect(() => {
     if (text === '') return setFound([])
     let isWanted = true
     const timer = setTimeout(() => {
-      api.sessions({ limit: '200' }).then(
-        ({ sessions }) => {
-          if (isWanted) setFound(sessions.filter((row) => hasText(row, text)).slice(0, SHOWN))
-        },
-        // The frame says that the server cannot be reached.
-        (_error: unknown) => undefined,
-      )
+      const query = { q: text, sort: 'activity', limit: String(SHOWN) }
+      // As above.
+      api.sessions(query).then(({ sessions }) => isWanted && setFound(sessions), ignored)
     }, TYPING_MS)
     return () => {
       isWanted = false
       clearTimeout(timer)
     }
   }, [text])
-  return found
+  if (text === '') return []
+  const all = [...found, ...latest.filter((row) => hasText(row, text))]
+  return [...new Map(all.map((row) => [row.id, row])).values()].slice(0, SHOWN)
+}
+
+const ignored = (_error: unknown): undefined => undefined
+
+function hasText({ key, id, agent, labels }: SessionRowView, text: string): boolean {
+  const words = [key ?? '', id, agent, ...Object.entries(labels).flat()].join(' ').toLowerCase()
+  return words.includes(text.toLowerCase())
 }

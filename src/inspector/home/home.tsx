@@ -1,5 +1,4 @@
 /** What runs, what waits for a person, and what failed lately, over all sessions. */
-import { useEffect, useMemo } from 'preact/hooks'
 import type { OpenAskView } from '../../wire/views.ts'
 import { AskCard } from '../asks/ask-card.tsx'
 import { canNotify, isNotifying, setNotifying } from '../frame/attention.ts'
@@ -9,20 +8,17 @@ import { Ago, Empty, SessionName } from '../shared/parts.tsx'
 import { href, sessionHref } from '../shared/router.ts'
 import { api } from '../shared/server.ts'
 import { shownName } from '../shared/shown-text.ts'
-import { readFilters } from '../sessions/filters.ts'
 import { SessionRow } from '../sessions/row.tsx'
 import { Charts } from './charts.tsx'
 import { Machines } from './machines.tsx'
-import { SessionList } from '../sessions/session-list.ts'
+import { useSessionsDoing, type SessionsDoing } from './sessions-doing.ts'
 
 const SHOWN = 8
+const BUSY = ['running', 'queued', 'waiting']
+const FAILED = ['failed']
 
 export function Home() {
-  const list = useMemo(() => new SessionList(readFilters({ state: 'open' })), [])
-  useEffect(() => () => list.stop(), [list])
-  const rows = list.rows.value
-  const busy = rows.filter(({ status }) => ['running', 'queued', 'waiting'].includes(status))
-  const failed = rows.filter(({ status }) => status === 'failed')
+  const [busy, failed] = [useSessionsDoing(BUSY, SHOWN), useSessionsDoing(FAILED, SHOWN)]
   const asks = inbox.value
   return (
     <div class="page home">
@@ -36,10 +32,10 @@ export function Home() {
       <div class="home-columns">
         <div class="home-work">
           <Inbox asks={asks} />
-          <Rows title="Running now" rows={busy} empty="No turn runs." />
+          <Rows title="Running now" found={busy} empty="No turn runs." />
           <Rows
             title="Failed lately"
-            rows={failed}
+            found={failed}
             empty="No session ended its last turn with an error."
           />
         </div>
@@ -104,18 +100,19 @@ function NotifyButton() {
 
 type RowsProps = {
   readonly title: string
-  readonly rows: SessionList['rows']['value']
+  readonly found: SessionsDoing | null
   readonly empty: string
 }
 
-function Rows({ title, rows, empty }: RowsProps) {
+function Rows({ title, found, empty }: RowsProps) {
+  const rows = found?.rows ?? []
   return (
     <section class="home-rows">
       <h2>
-        {title} {rows.length === 0 ? null : <span class="count">{rows.length}</span>}
+        {title} {rows.length === 0 ? null : <span class="count">{found?.count}</span>}
       </h2>
-      {rows.length === 0 ? <Empty>{empty}</Empty> : null}
-      {rows.slice(0, SHOWN).map((row) => (
+      {found !== null && rows.length === 0 ? <Empty>{empty}</Empty> : null}
+      {rows.map((row) => (
         <SessionRow key={row.id} row={row} />
       ))}
     </section>
