@@ -128,13 +128,18 @@ export async function benchLists({ folder, count, results }: Bench): Promise<voi
   }
 }
 
-async function benchSqlite(file: string, count: number, results: Results): Promise<void> {
+/** Makes the file with so many sessions in it. */
+export async function fillSqlite(file: string, count: number): Promise<void> {
   await (await openSqliteStore({ file })).close()
   const database = openSqlite(file)
   database.exec('BEGIN')
   for (const text of fillTexts(SQLITE, count)) database.exec(text)
   database.exec('COMMIT; PRAGMA wal_checkpoint(TRUNCATE)')
   database.close()
+}
+
+async function benchSqlite(file: string, count: number, results: Results): Promise<void> {
+  await fillSqlite(file, count)
   await benchStore('SQLite', await openSqliteStore({ file }), count, results)
 }
 

@@ -14,6 +14,7 @@ import { compare } from './compare.ts'
 import { embedded } from './embedded.ts'
 import { benchHttp, benchLayers, benchPeers } from './http.ts'
 import { CALLERS } from './http-load.ts'
+import { benchInspectorList } from './inspector-list.ts'
 import { benchInspectorSession } from './inspector-session.ts'
 import { benchLists } from './list.ts'
 import { describeLoad, perSecond } from './measure.ts'
@@ -35,7 +36,7 @@ const PARTS = {
   sockets: 'fan-out, recovery and idle sockets (--part), of bare ws and Socket.IO',
   streaming: 'many sessions that stream to a watcher each, of bare sockets',
   cdp: 'the CDP door, of Chromium itself and of a raw proxy',
-  inspector: 'one long session in the inspector, in Chromium (--part session)',
+  inspector: 'one long session, and the list of many, in the inspector (--part session, list)',
   postgres: '1, 2 and 4 nodes: turns, nodes-http, forwarding, failover, size (--part)',
   claude: 'a warm turn of Claude Code, of it alone',
 } as const
@@ -115,8 +116,9 @@ async function measure(folder: string): Promise<void> {
     streaming: () => benchStreaming({ ...common, streams: Number(values.streams) }),
     cdp: () => benchCdp(common),
     inspector: async () => {
-      const wanted = values.part ?? 'session'
-      if (wanted === 'session') await benchInspectorSession(common, Number(values.turns))
+      const wanted = (part: string): boolean => (values.part ?? part) === part
+      if (wanted('session')) await benchInspectorSession(common, Number(values.turns))
+      if (wanted('list')) await benchInspectorList(common, Number(values.sessions))
     },
     postgres: () => benchPostgres({ ...common, leaseMs: Number(values.lease) }, values.part),
     claude: () => benchClaude(common),

@@ -5,7 +5,7 @@ import { sessionHref } from '../shared/router.ts'
 import { shownName } from '../shared/shown-text.ts'
 
 export function SessionRow({ row }: { readonly row: SessionRowView }) {
-  const { id, key, agent, status, state, labels, seq, updatedAt, queuedTurns } = row
+  const { id, key, agent, status, state, labels, attached, updatedAt, queuedTurns } = row
   const isQueueing = queuedTurns > 0 && (status === 'running' || status === 'queued')
   return (
     <a
@@ -27,7 +27,14 @@ export function SessionRow({ row }: { readonly row: SessionRowView }) {
       <span class="cell-labels">
         <Labels labels={labels} />
       </span>
-      <span class="cell-events muted">{seq.toLocaleString()}</span>
+      <span class="cell-clients muted">
+        {attached === 0 ? null : (
+          <span title={`${attached} attached`}>
+            {attached.toLocaleString()}
+            <span class="seen-only-by-readers"> attached</span>
+          </span>
+        )}
+      </span>
       <span class="cell-age muted">
         <Ago at={updatedAt} />
       </span>

@@ -1,15 +1,23 @@
 /**
- * The sessions that match the filters, read page by page, and kept up to date by the change feed.
- * A session that changes moves to the top, unless a reader has scrolled down: then it is counted,
- * and the list stays where it is.
+ * The sessions that match the filters, read page by page, and kept up to date by the change feed. A
+ * row that changes moves to its place, unless a reader has scrolled down: then it changes where it
+ * is, what would come in is counted, and nothing moves.
  */
-import { batch, computed, signal } from '@preact/signals'
-import type { SessionRowView } from '../../wire/views.ts'
+import { batch, signal } from '@preact/signals'
+import type { SessionListView, SessionRowView } from '../../wire/views.ts'
 import { followChanges, type ChangedRow } from '../shared/feeds.ts'
 import { api } from '../shared/server.ts'
-import { listQuery, matches, type SessionFilters } from './filters.ts'
+import { compareRows, listQuery, matches, type SessionFilters } from './filters.ts'
 
-const PAGE_ROWS = 200
+/** The first page is what a window shows; the others are read ahead. */
+const FIRST_ROWS = 60
+const PAGE_ROWS = 500
+/** A filter that few match gives short pages: they are read on until there are so many rows. */
+const ENOUGH_ROWS = 50
+/** Between two countings, while sessions change. */
+const COUNT_MS = 1_000
+
+type Row = SessionRowView
 
 export class SessionList {
   readonly filters: SessionFilters
@@ -17,14 +25,19 @@ export class SessionList {
   readonly problem = signal('')
   /** Everything that matches was read. */
   readonly isWhole = signal(false)
-  /** Changed sessions that are not in the list yet, because its reader has scrolled down. */
-  readonly held = signal<ReadonlyMap<string, SessionRowView>>(new Map())
-  readonly rows = computed(() => [...this.#rows.value.values()])
-  readonly #rows = signal<ReadonlyMap<string, SessionRowView>>(new Map())
+  /** How many match; null: not known yet. */
+  readonly count = signal<SessionListView['count'] | null>(null)
+  /** Changed sessions that are not at their places, because the reader has scrolled down. */
+  readonly held = signal<ReadonlyMap<string, Row>>(new Map())
+  readonly rows = signal<readonly Row[]>([])
+  readonly #byId = new Map<string, Row>()
+  /** What changed while a page was on its way, which may not know of it. */
+  readonly #fresh = new Map<string, ChangedRow>()
   #cursor: string | null = null
   /** The list in use: answers to what was asked before are dropped. */
   #generation = 0
   #isHeld = false
+  #countTimer: ReturnType<typeof setTimeout> | undefined
   readonly #stop: () => void
 
   constructor(filters: SessionFilters) {
@@ -38,20 +51,21 @@ export class SessionList {
 
   stop(): void {
     this.#generation += 1
+    clearTimeout(this.#countTimer)
     this.#stop()
   }
 
-  /** Reads the list anew, from its beginning. */
+  /** Reads the list anew, from its beginning; what is shown stays until then. */
   async read(): Promise<void> {
     this.#generation += 1
     this.isReading.value = false
     this.#cursor = null
-    await this.#readPage(new Map())
+    await this.#readRows(FIRST_ROWS)
   }
 
   async readMore(): Promise<void> {
     if (this.isReading.peek() || this.isWhole.peek()) return
-    await this.#readPage(this.#rows.peek())
+    await this.#readRows(PAGE_ROWS)
   }
 
   /** Whether changed sessions wait until they are asked for. */
@@ -60,59 +74,137 @@ export class SessionList {
     if (!isHeld) this.release()
   }
 
-  /** Puts what was held at the top. */
+  /** Puts what was held at its place. */
   release(): void {
     const held = this.held.peek()
     if (held.size === 0) return
     batch(() => {
       this.held.value = new Map()
-      this.#putFirst([...held.values()])
+      this.#place([...held.values()])
     })
   }
 
-  async #readPage(before: ReadonlyMap<string, SessionRowView>): Promise<void> {
+  async #readRows(limit: number): Promise<void> {
     const generation = this.#generation
     this.isReading.value = true
     try {
-      const query = listQuery(this.filters, this.#cursor, PAGE_ROWS)
-      const page = await api.sessions(query)
-      if (generation !== this.#generation) return
-      const rows = new Map(before)
-      for (const row of page.sessions) if (!rows.has(row.id)) rows.set(row.id, row)
-      batch(() => {
-        this.#cursor = page.nextCursor
-        this.isWhole.value = page.nextCursor === null
-        this.problem.value = ''
-        this.#rows.value = rows
-      })
+      for (let found = 0; found < ENOUGH_ROWS;) {
+        this.#fresh.clear()
+        const page = await this.#page(limit)
+        if (generation !== this.#generation) return
+        found += page.sessions.length
+        this.#add(page)
+        if (page.nextCursor === null) break
+      }
+      this.problem.value = ''
     } catch (error) {
       if (generation === this.#generation) this.problem.value = (error as Error).message
     }
     if (generation === this.#generation) this.isReading.value = false
   }
 
-  #changed(changed: readonly ChangedRow[]): void {
-    const rows = new Map(this.#rows.peek())
-    const held = new Map(this.held.peek())
-    const first: SessionRowView[] = []
-    for (const row of changed) {
-      held.delete(row.id)
-      if (!matches(row, this.filters)) rows.delete(row.id)
-      else if (!this.#isHeld) first.push(row)
-      else if (rows.has(row.id)) rows.set(row.id, row)
-      else held.set(row.id, row)
+  #page(limit: number): Promise<SessionListView> {
+    return api.sessions([
+      ...listQuery(this.filters),
+      ['limit', String(limit)],
+      this.#cursor === null ? ['count', 'true'] : ['cursor', this.#cursor],
+    ])
+  }
+
+  #add({ sessions, nextCursor, count }: SessionListView): void {
+    const rows: Row[] = []
+    const isFirst = this.#cursor === null
+    if (isFirst) this.#byId.clear()
+    const before = isFirst ? [] : this.rows.peek()
+    for (const read of sessions) {
+      const fresh = this.#fresh.get(read.id)
+      const row = fresh === undefined || fresh.seq < read.seq ? read : fresh
+      if (this.#byId.has(row.id) || !matches(row, this.filters)) continue
+      this.#byId.set(row.id, row)
+      rows.push(row)
     }
     batch(() => {
-      this.#rows.value = rows
-      this.held.value = held
-      if (first.length > 0) this.#putFirst(first)
+      if (count !== undefined) this.count.value = count
+      this.#cursor = nextCursor
+      this.isWhole.value = nextCursor === null
+      if (isFirst || rows.length > 0) this.rows.value = [...before, ...rows]
     })
   }
 
-  #putFirst(changed: readonly SessionRowView[]): void {
-    const rows = new Map(this.#rows.peek())
-    for (const { id } of changed) rows.delete(id)
-    const byTime = [...changed].sort((one, other) => other.updatedAt - one.updatedAt)
-    this.#rows.value = new Map([...byTime.map((row) => [row.id, row] as const), ...rows])
+  #changed(changed: readonly ChangedRow[]): void {
+    const held = new Map(this.held.peek())
+    const rows = [...this.rows.peek()]
+    const moved: Row[] = []
+    let isOther = false
+    for (const row of changed) {
+      if (this.isReading.peek()) this.#fresh.set(row.id, row)
+      const known = this.#byId.get(row.id)
+      held.delete(row.id)
+      if (!matches(row, this.filters)) {
+        if (known !== undefined) rows.splice(rows.indexOf(known), 1)
+        this.#byId.delete(row.id)
+        isOther ||= known !== undefined
+      } else if (!this.#isHeld) moved.push(row)
+      else {
+        if (known !== undefined) {
+          rows[rows.indexOf(known)] = row
+          this.#byId.set(row.id, row)
+        }
+        held.set(row.id, row)
+      }
+    }
+    batch(() => {
+      this.rows.value = rows
+      this.held.value = held
+      if (moved.length > 0) this.#place(moved)
+    })
+    if (isOther || moved.length > 0 || held.size > 0) this.#countSoon()
   }
+
+  /** Each at its place; one that belongs behind what was read is read later. */
+  #place(moved: readonly Row[]): void {
+    const ids = new Set(moved.map(({ id }) => id))
+    const rows = this.rows.peek().filter(({ id }) => !ids.has(id))
+    for (const row of moved) {
+      const index = placeOf(row, rows, this.filters)
+      const isRead = index < rows.length || this.isWhole.peek()
+      if (isRead) {
+        rows.splice(index, 0, row)
+        this.#byId.set(row.id, row)
+      } else this.#byId.delete(row.id)
+    }
+    this.rows.value = rows
+  }
+
+  #countSoon(): void {
+    this.#countTimer ??= setTimeout(() => {
+      this.#countTimer = undefined
+      void this.#countAgain()
+    }, COUNT_MS)
+  }
+
+  async #countAgain(): Promise<void> {
+    const generation = this.#generation
+    try {
+      const { count } = await api.sessions([
+        ...listQuery(this.filters),
+        ['limit', '1'],
+        ['count', 'true'],
+      ])
+      if (generation === this.#generation) this.count.value = count ?? null
+    } catch {
+      // It is counted again with the next change, and the feed says what is wrong.
+    }
+  }
+}
+
+/** Where a row belongs among rows in order: before those that are the same. */
+function placeOf(row: Row, rows: readonly Row[], filters: SessionFilters): number {
+  let [from, to] = [0, rows.length]
+  while (from < to) {
+    const middle = (from + to) >> 1
+    if (compareRows(rows[middle]!, row, filters) < 0) from = middle + 1
+    else to = middle
+  }
+  return from
 }

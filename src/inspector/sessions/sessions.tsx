@@ -1,42 +1,36 @@
-/** All sessions: filtered, in the order of their last activity, kept up to date. */
-import { useEffect, useMemo, useRef } from 'preact/hooks'
-import type { SessionRowView } from '../../wire/views.ts'
-import { Button, Empty, Problem, Select } from '../shared/parts.tsx'
-import { address, href, setQuery } from '../shared/router.ts'
-import { VirtualList, type ListHandle } from '../shared/virtual-list.tsx'
-import { hasText, readFilters, type SessionFilters } from './filters.ts'
+/** All sessions: filtered and sorted by the server, and kept up to date. */
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { EvenList } from '../shared/even-list.tsx'
+import { may } from '../shared/me.ts'
+import { Button, Empty, Problem } from '../shared/parts.tsx'
+import { address, href } from '../shared/router.ts'
+import type { ListHandle } from '../shared/virtual-list.tsx'
+import { FilterBar } from './filter-bar.tsx'
+import { readFilters, type SessionFilters } from './filters.ts'
 import { SessionRow } from './row.tsx'
 import { SessionList } from './session-list.ts'
 
-const STATES = [
-  ['open', 'Open'],
-  ['closed', 'Closed'],
-  ['all', 'All'],
-] as const
-
 const ROW_HEIGHT = 44
+/** What is typed is asked for when a person pauses. */
+const TYPING_MS = 150
 
 export function Sessions() {
-  const filters = readFilters(address.value.query)
-  const list = useList(filters)
+  const wanted = readFilters(address.value.query)
+  const list = useList(wanted)
   const handle = useRef<ListHandle | null>(null)
-  const rows = list.rows.value.filter((row) => hasText(row, filters.text))
+  const rows = list.rows.value
   const held = list.held.value.size
-  // What is not read yet may match too.
-  useEffect(() => {
-    if (rows.length < 40 && !list.isWhole.value && !list.isReading.value) void list.readMore()
-  })
   return (
     <section class="sessions">
       <header class="view-head">
         <h1>Sessions</h1>
-        <Count list={list} shown={rows.length} />
+        <Count list={list} />
         <span class="spring" />
         <a class="button primary new" href={href(['new'])}>
           New session
         </a>
       </header>
-      <Filters filters={filters} />
+      <FilterBar filters={wanted} isAdmin={may('admin') === true} />
       {list.problem.value === '' ? null : <Problem>{list.problem.value}</Problem>}
       {held === 0 ? null : (
         <Button
@@ -46,7 +40,7 @@ export function Sessions() {
             handle.current?.scrollToIndex(0, 'start')
           }}
         >
-          ↑ {held} changed
+          ↑ {held.toLocaleString()} changed
         </Button>
       )}
       <div class="row-head" aria-hidden="true">
@@ -54,15 +48,15 @@ export function Sessions() {
         <span>Key</span>
         <span class="cell-agent">Agent</span>
         <span class="cell-labels">Labels</span>
-        <span class="cell-events">Events</span>
+        <span class="cell-clients">Clients</span>
         <span>Active</span>
       </div>
       {rows.length === 0 && list.isWhole.value ? <Empty>No sessions here.</Empty> : null}
-      <VirtualList<SessionRowView>
+      <EvenList
+        key={JSON.stringify(list.filters)}
         items={rows}
         keyOf={({ id }) => id}
-        estimate={ROW_HEIGHT}
-        isEven
+        height={ROW_HEIGHT}
         class="list"
         label="Sessions"
         handle={handle}
@@ -74,48 +68,35 @@ export function Sessions() {
   )
 }
 
-function useList(filters: SessionFilters): SessionList {
-  const { state, label } = filters
-  const list = useMemo(() => new SessionList(filters), [state, label])
+/** The list of the filters that were last wanted for a moment. */
+function useList(wanted: SessionFilters): SessionList {
+  const name = JSON.stringify(wanted)
+  const [settled, setSettled] = useState(name)
+  useEffect(() => {
+    if (name === settled) return
+    const isTyped =
+      JSON.stringify({ ...(JSON.parse(settled) as object), ...typedIn(wanted) }) === name
+    const timer = setTimeout(() => setSettled(name), isTyped ? TYPING_MS : 0)
+    return () => clearTimeout(timer)
+  }, [name, settled])
+  const list = useMemo(() => new SessionList(JSON.parse(settled) as SessionFilters), [settled])
   useEffect(() => () => list.stop(), [list])
   return list
 }
 
-function Count({ list, shown }: { readonly list: SessionList; readonly shown: number }) {
-  const more = list.isWhole.value ? '' : '+'
-  return (
-    <span class="muted" role="status">
-      {shown.toLocaleString()}
-      {more}
-    </span>
-  )
+function typedIn({ text, agent, principal, labels }: SessionFilters): Partial<SessionFilters> {
+  return { text, agent, principal, labels }
 }
 
-function Filters({ filters: { state } }: { readonly filters: SessionFilters }) {
-  const { q = '', label = '' } = address.value.query
+function Count({ list }: { readonly list: SessionList }) {
+  const count = list.count.value
+  const isSearching = list.isReading.value && list.rows.value.length === 0
   return (
-    <form class="filters" role="search" onSubmit={(event) => event.preventDefault()}>
-      <input
-        type="search"
-        class="search"
-        placeholder="Key, id, agent or label"
-        aria-label="Show only sessions whose key, id, agent or labels have this"
-        value={q}
-        onInput={(event) => setQuery({ q: event.currentTarget.value }, { replace: true })}
-      />
-      <Select
-        aria-label="Show only sessions in this state"
-        options={STATES}
-        value={state}
-        onChange={(value) => setQuery({ state: value })}
-      />
-      <input
-        class="label-filter"
-        placeholder="label:value"
-        aria-label="Show only sessions with this label"
-        value={label}
-        onInput={(event) => setQuery({ label: event.currentTarget.value }, { replace: true })}
-      />
-    </form>
+    <span class="muted" role="status">
+      {count === null || count === undefined
+        ? null
+        : `${count.atLeast.toLocaleString()}${count.isExact ? '' : '+'}`}
+      {isSearching ? ' searching …' : null}
+    </span>
   )
 }

@@ -66,7 +66,7 @@ export class InspectorApi extends HttpApi {
     return true
   }
 
-  sessions(query: Readonly<Record<string, string>>): Promise<SessionListView> {
+  sessions(query: Readonly<Record<string, string>> | string[][]): Promise<SessionListView> {
     return this.json(`/v1/sessions?${new URLSearchParams(query).toString()}`)
   }
 

@@ -32,8 +32,6 @@ type VirtualListProps<Item> = {
   readonly class?: string
   readonly role?: 'list' | 'log' | 'rowgroup'
   readonly label: string
-  /** All items have the estimated height. */
-  readonly isEven?: boolean
 }
 
 type Scroller = Virtualizer<HTMLDivElement, HTMLElement>
@@ -44,7 +42,7 @@ const NEAR_ITEMS = 8
 const NEAR_PX = 60
 
 export function VirtualList<Item>(props: VirtualListProps<Item>) {
-  const { items, keyOf, render, anchor = 'start', isEven = false, role = 'list' } = props
+  const { items, keyOf, render, anchor = 'start', role = 'list' } = props
   const box = useRef<HTMLDivElement>(null)
   const scroller = useScroller(props, box)
   const shown = scroller.getVirtualItems()
@@ -72,7 +70,7 @@ export function VirtualList<Item>(props: VirtualListProps<Item>) {
     >
       {props.before}
       <div class="virtual-space" style={{ height: `${scroller.getTotalSize()}px` }}>
-        {shown.map(({ index, key, start, size }) => {
+        {shown.map(({ index, key, start }) => {
           const item = items[index]
           if (item === undefined) return null
           const style = { transform: `translateY(${start}px)` }
@@ -82,8 +80,8 @@ export function VirtualList<Item>(props: VirtualListProps<Item>) {
               data-index={index}
               class="virtual-item"
               role={role === 'list' ? 'listitem' : undefined}
-              ref={isEven ? undefined : scroller.measureElement}
-              style={isEven ? { ...style, height: `${size}px` } : style}
+              ref={scroller.measureElement}
+              style={style}
               data-key={String(key)}
             >
               {render(item, index)}
