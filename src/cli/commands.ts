@@ -6,6 +6,9 @@ import { acp } from './acp.ts'
 import { cdp } from './cdp.ts'
 import { chat } from './chat.ts'
 import { check } from './check.ts'
+import { completionCommand } from './completion.ts'
+import { doctor } from './doctor.ts'
+import { inspect } from './inspect.ts'
 import { unknownName, UsageError, wrap, type CliCommand } from './command.ts'
 import { importArchives, retention } from './retention.ts'
 import { erase } from './erase.ts'
@@ -15,6 +18,7 @@ import { serve } from './serve.ts'
 import { close, exportLog, queue, sessions, tail } from './session-commands.ts'
 import { backup, nodes } from './stores.ts'
 import { token } from './token.ts'
+import { top } from './top.ts'
 import { verify } from './verify.ts'
 import { webhooks } from './webhooks.ts'
 
@@ -23,6 +27,7 @@ export const COMMANDS: readonly CliCommand[] = [
   erase,
   ...[exportLog, importArchives, agents, fork, adopt, open, verify, token, rules, retention],
   ...[webhooks, check, backup, nodes, cdp, acp],
+  ...[inspect, top, doctor, completionCommand(() => COMMANDS)],
 ]
 
 /** Resolves with the exit code. */

@@ -5,6 +5,7 @@ import { builtinAgents, type Agent } from 'holdfast'
 import { violationsInEveryForm } from '../support/axe.ts'
 import { Complaints, launchChromium } from '../support/chromium.ts'
 import { gate } from '../support/gate.ts'
+import { secretOf, TokenFiles } from '../support/principals.ts'
 import { serve, type TestServer } from '../support/server.ts'
 
 const MANY = 700
@@ -152,5 +153,20 @@ describe('the list of sessions', () => {
     await server.holdfast.resolve({ key: 'meanwhile', labels: { set: 'offline' } })
     await context.setOffline(false)
     await expect.poll(() => names(page)).toEqual(['meanwhile'])
+  })
+
+  it('takes the token that holdfast inspect hands over, and leaves it nowhere', async () => {
+    const files = await TokenFiles.make()
+    const guarded = await serve({ tokens: await files.open() })
+    const page = await context.newPage()
+    await page.goto(`${guarded.url}/#/token/${secretOf('admin')}`)
+    await page.getByRole('heading', { name: 'Home' }).waitFor()
+    expect(page.url()).toBe(`${guarded.url}/#/`)
+    await page.reload()
+    await page.getByRole('heading', { name: 'Home' }).waitFor()
+    expect(await page.getByRole('dialog').count()).toBe(0)
+    await page.close()
+    await guarded.close()
+    await files.remove()
   })
 })

@@ -72,3 +72,9 @@ export function compareRows(
   const column = sort === 'activity' ? 'updatedAt' : 'createdAt'
   return order === 'asc' ? one[column] - other[column] : other[column] - one[column]
 }
+
+/** Whether the row has the text in its key, id, agent or labels. */
+export function hasText({ key, id, agent, labels }: SessionRowView, text: string): boolean {
+  const words = [key ?? '', id, agent, ...Object.entries(labels).flat()].join(' ').toLowerCase()
+  return words.includes(text.toLowerCase())
+}

@@ -35,8 +35,26 @@ type TokenPrompt = { readonly wasWrong: boolean; readonly enter: (token: string)
 /** Set while a person has to enter a token. */
 export const tokenPrompt = signal<TokenPrompt | null>(null)
 
+/**
+ * A token that `holdfast inspect` hands over in the fragment of the address, which no server sees and
+ * which is taken out of the address at once.
+ */
+function tokenFromAddress(): string | null {
+  const [, given] = /^#\/token\/([\w.~%-]+)$/.exec(location.hash) ?? []
+  if (given === undefined) return null
+  history.replaceState(null, '', '#/')
+  try {
+    const token = decodeURIComponent(given)
+    remember('token', token)
+    return token
+  } catch {
+    // It was typed: a person is asked for a token.
+    return null
+  }
+}
+
 export class InspectorApi extends HttpApi {
-  readonly #token = signal(recall('token'))
+  readonly #token = signal(tokenFromAddress() ?? recall('token'))
   #entered: Promise<void> | null = null
 
   constructor() {
