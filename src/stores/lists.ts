@@ -24,6 +24,9 @@ import { ROW_COLUMNS, sessionRow, type StoredRow } from './rows.ts'
 /** So many sessions a set may have: each is looked up, wherever it is in the table. */
 const SET_MAX = 2_000
 
+/** Branches that are put together at a time. */
+const UNION_MAX = 100
+
 /** Entries of its index that a walk looks at for one page … */
 const LOOKS_MAX = 5_000
 /** … and how many times longer each takes that needs what is not in the index. */
@@ -358,8 +361,8 @@ function pageStatement(
     const found = dialect.lookUp('found.matches, found.is_end,', walked)
     return `SELECT ${columns}, matches, is_end FROM (${found}) AS sessions`
   })
-  const text = texts.map((one, place) => `SELECT * FROM (${one}) AS branch_${place}`)
-  return { text: text.join(' UNION ALL '), values: values.all }
+  const branched = texts.map((one, place) => `SELECT * FROM (${one}) AS branch_${place}`)
+  return { text: unionOf(branched), values: values.all }
 }
 
 function all(conditions: readonly Sql[], values: Values): string {
@@ -421,7 +424,17 @@ function countStatement(
         ${from} ORDER BY ${orderOf(query)} LIMIT ${looks}
       ) AS walked`
   })
-  return { text: texts.join(' UNION ALL '), values: values.all }
+  return { text: unionOf(texts), values: values.all }
+}
+
+/** In parts: SQLite takes at most 500 in one, and a caller may be in more groups. */
+function unionOf(texts: readonly string[]): string {
+  if (texts.length <= UNION_MAX) return texts.join(' UNION ALL ')
+  const parts = Array.from({ length: Math.ceil(texts.length / UNION_MAX) }, (_, index) => {
+    const some = texts.slice(index * UNION_MAX, (index + 1) * UNION_MAX)
+    return `SELECT * FROM (${some.join(' UNION ALL ')}) AS part_${index}`
+  })
+  return unionOf(parts)
 }
 
 function countOf(counts: readonly FoundCount[]): ListCount {

@@ -77,6 +77,20 @@ export const filterClaims: Claims = {
     }
   },
 
+  'lists what a caller in very many groups may see': async (trial, store) => {
+    const [own, shared] = [
+      await trial.create({ principal: '@group-700' }),
+      await trial.create({ principal: 'alice' }),
+    ]
+    await trial.append(shared, { shares: [{ with: '@group-3', scopes: ['watch'] }] })
+    const visibleTo = Array.from({ length: 800 }, (_, group) => `@group-${group}`)
+    for (const sort of ['created', 'activity'] as const) {
+      const page = await store.list({ visibleTo, sort, limit: 9, count: true })
+      assert.deepEqual(idsIn(page.sessions), [shared, own])
+      assert.deepEqual(page.count, { atLeast: 2, isExact: true })
+    }
+  },
+
   'counts only if it is asked, and up to its limit': async (trial, store) => {
     const reservations = Array.from({ length: COUNT_MAX / 100 + 1 }, () => trial.create())
     await Promise.all(reservations)
