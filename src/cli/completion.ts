@@ -16,9 +16,9 @@ export function completionCommand(commands: () => readonly CliCommand[]) {
     name: 'completion',
     operands: { usage: 'bash | zsh | fish', takes: 'bash, zsh or fish', min: 1, max: 1 },
     summary:
-      'Prints a script that makes a shell complete commands and flags: source <(holdfast completion ' +
-      'bash) in ~/.bashrc, the same with zsh after compinit in ~/.zshrc, or holdfast completion ' +
-      'fish > ~/.config/fish/completions/holdfast.fish.',
+      'Prints a script that makes a shell complete commands and flags: source <(holdfast ' +
+      'completion bash) in ~/.bashrc, the same with zsh after compinit in ~/.zshrc, or ' +
+      'holdfast completion fish > ~/.config/fish/completions/holdfast.fish.',
     flags: {},
     async run(_values, [shell = '']) {
       const script = Object.hasOwn(SHELLS, shell) ? SHELLS[shell] : undefined

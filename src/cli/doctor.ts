@@ -1,4 +1,4 @@
-/** `holdfast doctor`: whether this machine can run a server as it is configured, and what to mend. */
+/** `holdfast doctor`: whether this machine can run a server as configured, and what to mend. */
 import { constants, existsSync, statSync } from 'node:fs'
 import { access } from 'node:fs/promises'
 import { createServer } from 'node:net'
@@ -6,9 +6,10 @@ import { dirname, resolve } from 'node:path'
 import { openAgents, readConfig } from '../config/index.ts'
 import { openSqlite, checkSqliteVersion } from '../stores/sqlite/driver.ts'
 import { openPostgresStore } from '../stores/postgres/index.ts'
+import { systemClock } from '../platform/clock.ts'
 import { VERSION } from '../wire/version.ts'
 import { defineCommand, number, text, toggle, type FlagValues } from './command.ts'
-import { printable, printJson } from './output.ts'
+import { isoTime, printable, printJson } from './output.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 import { agentsFolder, DEFAULT_FOLDER, isPostgres, storeName, storePaths } from './stores.ts'
 
@@ -40,9 +41,9 @@ type Values = FlagValues<typeof FLAGS>
 export const doctor = defineCommand({
   name: 'doctor',
   summary:
-    'Checks what a server needs here: versions, configuration, agents, store, permissions of files, ' +
-    'port, browser and clock; with --url also a running server. Says how to mend what it finds, and ' +
-    'ends with 1 if something is bad. Changes nothing.',
+    'Checks what a server needs here: versions, configuration, agents, store, permissions of ' +
+    'files, port, browser and clock; with --url also a running server. Says how to mend what it ' +
+    'finds, and ends with 1 if something is bad. Changes nothing.',
   flags: FLAGS,
   async run(values) {
     let isBad = false
@@ -134,14 +135,15 @@ const CHECKS: Readonly<Record<string, Check>> = {
       await access(file, constants.X_OK)
       return ok(`${file} can be run`)
     } catch {
+      // It is told as what it means.
       const mend = 'install Chromium, or name another with browsers.NAME.executable'
       return warn(`${file} cannot be run: only the CDP door needs it`, mend)
     }
   },
   clock: async () => {
-    const isWrong = Date.now() < Date.parse('2025-01-01')
-    if (!isWrong) return ok(new Date().toISOString())
-    return bad(`the clock says ${new Date().toISOString()}`, 'set it: timedatectl set-ntp true')
+    const isWrong = systemClock.now() < Date.parse('2025-01-01')
+    if (!isWrong) return ok(isoTime(systemClock.now()))
+    return bad(`the clock says ${isoTime(systemClock.now())}`, 'set it: timedatectl set-ntp true')
   },
   server: checkServer,
 }
@@ -167,6 +169,7 @@ async function checkStore(values: Values): ReturnType<Check> {
     await access(folder, constants.W_OK)
     if (existsSync(file)) await access(file, constants.R_OK | constants.W_OK)
   } catch {
+    // It is told as what it means.
     return bad(`${file} cannot be written`, `let this user write to ${folder}, or pass --data DIR`)
   }
   return ok(existsSync(file) ? `${file} can be written` : `${file} will be made`)
@@ -179,7 +182,7 @@ async function checkServer(values: Values): ReturnType<Check> {
   try {
     const response = await remote.call('/v1/me')
     const { version } = (await response.json()) as { readonly version: string }
-    const skew = Date.parse(response.headers.get('date') ?? '') - Date.now()
+    const skew = Date.parse(response.headers.get('date') ?? '') - systemClock.now()
     if (Math.abs(skew) > CLOCK_MS) {
       const seconds = Math.round(skew / 1_000)
       return warn(`the clock of ${remote.url} is ${seconds} s off`, 'keep both by NTP')

@@ -1,9 +1,9 @@
 /**
  * `holdfast inspect`: opens the inspector of a server in a browser.
  *
- * A token reaches the page through a file that only this user can read, and which leads the browser
- * to the page with the token in the fragment of its address, which is sent to no server. It is never
- * an argument of the browser, which all users of a machine can see.
+ * A token reaches the page through a file that only this user can read, and which leads the
+ * browser to the page with the token in the fragment of its address, which is sent to no server. It
+ * is never an argument of the browser, which all users of a machine can see.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'

@@ -1,5 +1,6 @@
 /** `holdfast top`: what a server does now, again and again. */
 import { setTimeout } from 'node:timers/promises'
+import { systemClock } from '../platform/clock.ts'
 import type { OpenAskListView, SessionListView, SessionRowView } from '../wire/views.ts'
 import { defineCommand, number, toggle } from './command.ts'
 import { durationText, isoTime, printable, printJson } from './output.ts'
@@ -43,9 +44,9 @@ const CLEAR = '\u001B[H\u001B[J'
 export const top = defineCommand({
   name: 'top',
   summary:
-    'Shows what a running server does now: sessions that run, wait and are queued, asks, turns per ' +
-    'minute, times and nodes (the last three need the scope admin). At a terminal it is shown anew ' +
-    'until Ctrl-C; else it is printed once for each interval.',
+    'Shows what a running server does now: sessions that run, wait and are queued, asks, turns ' +
+    'per minute, times and nodes (the last three need the scope admin). At a terminal it is ' +
+    'shown anew until Ctrl-C; else it is printed once for each interval.',
   flags: {
     once: toggle('show it once, and end'),
     interval: number('SECONDS', 'how often it is read').between(1, 3_600).or(2),
@@ -74,7 +75,7 @@ async function readMoment(remote: Remote): Promise<Moment> {
   ])
   const counts = BUSY.map((status, index) => [status, countText(lists[index]!.count)] as const)
   return {
-    at: Date.now(),
+    at: systemClock.now(),
     sessions: lists.flatMap(({ sessions }) => sessions),
     asks: { shown: asks.asks, isMore: asks.nextCursor !== null },
     counts: Object.fromEntries(counts),
@@ -138,9 +139,11 @@ function statLines({ minutes, now }: Stats): readonly string[] {
   const { turns, refused, errors, wait, duration } = minute
   const times = ({ p50, p95, p99 }: Percentiles): string =>
     [p50, p95, p99].map((ms) => (ms === null ? '-' : `${Math.round(ms)}`)).join(' / ')
+  const started = `${turns.started} started, ${turns.done} done, ${turns.failed} failed`
+  const { attachments = 0, watchers = 0, sockets = 0 } = now
   return [
-    `turns/min ${turns.started} started, ${turns.done} done, ${turns.failed} failed, ${refused} refused, ${errors} errors`,
+    `turns/min ${started}, ${refused} refused, ${errors} errors`,
     `ms        waited ${times(wait)}, took ${times(duration)} (p50 / p95 / p99)`,
-    `clients   ${now['attachments'] ?? 0} attached, ${now['watchers'] ?? 0} watching, ${now['sockets'] ?? 0} sockets`,
+    `clients   ${attachments} attached, ${watchers} watching, ${sockets} sockets`,
   ]
 }

@@ -1,4 +1,4 @@
-/** The filters and the order of the list of sessions: each is in the address, so that Back undoes it. */
+/** The filters and the order of the list: each is in the address, so that Back undoes it. */
 import { useEffect, useState } from 'preact/hooks'
 import { Button, Select } from '../shared/parts.tsx'
 import { address, setQuery } from '../shared/router.ts'

@@ -1,4 +1,4 @@
-/** What restricts and orders the list of sessions: in the address, the request, and of rows that change. */
+/** What restricts and orders the list: in the address, the request, and of rows that change. */
 import type { SessionRowView } from '../../wire/views.ts'
 import type { ChangedRow } from '../shared/feeds.ts'
 

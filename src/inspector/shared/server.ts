@@ -36,8 +36,8 @@ type TokenPrompt = { readonly wasWrong: boolean; readonly enter: (token: string)
 export const tokenPrompt = signal<TokenPrompt | null>(null)
 
 /**
- * A token that `holdfast inspect` hands over in the fragment of the address, which no server sees and
- * which is taken out of the address at once.
+ * A token that `holdfast inspect` hands over in the fragment of the address, which no server sees
+ * and which is taken out of the address at once.
  */
 function tokenFromAddress(): string | null {
   const [, given] = /^#\/token\/([\w.~%-]+)$/.exec(location.hash) ?? []
