@@ -24,6 +24,7 @@ import { checkRules, Rules, type Rule } from './rules.ts'
 import { LiveSession, type LoadedState, type SessionHolder } from './live.ts'
 import { isUnreadable, SessionLoader } from './loading.ts'
 import type { Principal, Session } from './state.ts'
+import { NO_READERS, type SessionReaders } from './overview.ts'
 import { queuedRow, type QueueRow } from './queued-request.ts'
 import { Sweeper } from './recovery.ts'
 import type { ResolveRequest } from './requests.ts'
@@ -298,6 +299,11 @@ export class Authority implements SessionHolder {
   queueOf({ id, queued }: Session): readonly QueueRow[] {
     const rows = this.#held.get(id)?.queue.rows(queued)
     return rows ?? queued.map((turn, index) => queuedRow(turn, index + 1))
+  }
+
+  /** How far the readers of a session have come, where it is held. */
+  readersOf(id: string): SessionReaders {
+    return this.#held.get(id)?.readers ?? NO_READERS
   }
 
   /** Closes a session, once; closing it again changes nothing. */

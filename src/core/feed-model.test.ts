@@ -4,7 +4,8 @@
  */
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
-import { Feed, isTold, positionAfter, type FeedItem, type Position } from './feed.ts'
+import { isTold, positionAfter, type FeedItem, type Position } from './feed-item.ts'
+import { Feed } from './feed.ts'
 import { LIMITS } from './limits.ts'
 import type { SessionEvent } from './events.ts'
 import type { Store } from './store.ts'

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { Feed, type FeedItem, type Position } from './feed.ts'
+import type { FeedItem, Position } from './feed-item.ts'
+import { Feed } from './feed.ts'
 import { LIMITS } from './limits.ts'
 import type { SessionEvent } from './events.ts'
 import type { Store } from './store.ts'

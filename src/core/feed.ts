@@ -9,9 +9,10 @@
  */
 import type { Clock } from './clock.ts'
 import type { CoreContext } from './context.ts'
-import { readableRow, parseEvent } from './history.ts'
 import type { SessionEvent } from './events.ts'
-import { PAGE_CHARS, type StoredEvent } from './store.ts'
+import { FeedItem, isTold, positionAfter, type Delta, type Position } from './feed-item.ts'
+import { readableRow } from './history.ts'
+import { PAGE_CHARS } from './store.ts'
 import { isTerminal } from './turns.ts'
 
 /** Ends a follower: what it uses of an `AbortSignal`. */
@@ -174,6 +175,8 @@ class Tail {
 const ROUNDS_FROM = 64
 const REST_MS_MAX = 50
 
+export type FollowerOptions = { readonly presence?: boolean; readonly attachment?: string }
+
 type FeedContext = Pick<CoreContext, 'store' | 'limits'> & {
   readonly clock: Pick<Clock, 'after' | 'monotonic'>
 }
@@ -186,6 +189,7 @@ export class Feed {
   /** The last event that was published. */
   seq: number
   #deltas = 0
+  readonly #byAttachment = new Map<string, Follower>()
   /** Nothing more will come, for this reason. */
   ended: { readonly error: unknown } | null = null
 
@@ -235,9 +239,22 @@ export class Feed {
   follow(
     from: Position,
     signal?: StopSignal,
-    { presence = true }: { readonly presence?: boolean } = {},
+    { presence = true, attachment }: FollowerOptions = {},
   ): AsyncGenerator<readonly FeedItem[]> {
-    return new Follower(this, presence ? this.#all : this.#withoutPresence, from, signal)
+    const tail = presence ? this.#all : this.#withoutPresence
+    const follower = new Follower(this, tail, { from, signal, attachment })
+    if (attachment !== undefined) this.#byAttachment.set(attachment, follower)
+    return follower
+  }
+
+  /** It does not follow any more; another one of the same attachment may. */
+  left(attachment: string, follower: Follower): void {
+    if (this.#byAttachment.get(attachment) === follower) this.#byAttachment.delete(attachment)
+  }
+
+  /** The position up to which an attachment has all that it follows; null: it does not follow. */
+  cursorOf(attachment: string): number | null {
+    return this.#byAttachment.get(attachment)?.seq ?? null
   }
 
   /** A page that many read is read once. */
@@ -300,6 +317,12 @@ export class Feed {
   }
 }
 
+type FollowerStart = {
+  readonly from: Position
+  readonly signal: StopSignal | undefined
+  readonly attachment: string | undefined
+}
+
 type FollowerResult = IteratorResult<readonly FeedItem[], undefined>
 
 /** No generator: there may be many followers, and one that waits should take little memory. */
@@ -307,17 +330,19 @@ class Follower implements AsyncGenerator<readonly FeedItem[], undefined> {
   readonly #feed: Feed
   readonly #tail: Tail
   readonly #signal: StopSignal | undefined
+  readonly #attachment: string | undefined
   #position: Position
   #cursor: Cursor | null = null
   #state: 'new' | 'following' | 'over' = 'new'
   #settle: (result: FollowerResult | Promise<FollowerResult>) => void = ignore
   #stop: () => void = ignore
 
-  constructor(feed: Feed, tail: Tail, from: Position, signal: StopSignal | undefined) {
+  constructor(feed: Feed, tail: Tail, { from, signal, attachment }: FollowerStart) {
     this.#feed = feed
     this.#tail = tail
     this.#position = from
     this.#signal = signal
+    this.#attachment = attachment
   }
 
   next(): Promise<FollowerResult> {
@@ -340,6 +365,11 @@ class Follower implements AsyncGenerator<readonly FeedItem[], undefined> {
 
   [Symbol.asyncIterator](): this {
     return this
+  }
+
+  /** One that waits has all that there is, what it does not see included. */
+  get seq(): number {
+    return this.#tail.waiting.has(this) ? this.#feed.seq : this.#position.seq
   }
 
   /** Gives what is ready, or waits to be woken. `hasRead`: the store has nothing more for it. */
@@ -385,6 +415,7 @@ class Follower implements AsyncGenerator<readonly FeedItem[], undefined> {
     const tail = this.#tail
     const wasFollowing = this.#state === 'following'
     this.#state = 'over'
+    if (this.#attachment !== undefined) this.#feed.left(this.#attachment, this)
     if (!wasFollowing) return
     this.#signal?.removeEventListener('abort', this.#stop)
     tail.followers -= 1
@@ -407,80 +438,4 @@ function itemsAfter(tail: readonly FeedItem[], from: Position): readonly FeedIte
     position = positionAfter(position, next)
   }
   return items
-}
-
-/** A part of the running turn's answer. `n` counts within the turn; the next message has it all. */
-export type Delta = {
-  readonly type: 'delta'
-  readonly turn: string
-  readonly n: number
-  readonly text: string
-}
-
-/** A follower's position: after event `seq`, and after delta `delta` of the turn then running. */
-export type Position = { readonly seq: number; readonly delta: number }
-
-/**
- * What followers see: an event of the log or a delta, and the position after it. Its JSON is made
- * once for all of them, and an event from the store is parsed only when it is looked at.
- */
-export class FeedItem {
-  readonly seq: number
-  readonly type: (SessionEvent | Delta)['type']
-  /** 0 for an event. */
-  readonly delta: number
-  #event: SessionEvent | Delta | null
-  #json: string | null
-
-  constructor(seq: number, event: SessionEvent | Delta | StoredEvent, json: string | null = null) {
-    const isStored = 'body' in event
-    this.seq = seq
-    this.type = isStored ? typeOf(event) : event.type
-    this.delta = !isStored && event.type === 'delta' ? event.n : 0
-    this.#event = isStored ? null : event
-    this.#json = isStored ? event.body : json
-  }
-
-  get event(): SessionEvent | Delta {
-    this.#event ??= parseEvent({ seq: this.seq, body: this.#json ?? '' })
-    return this.#event
-  }
-
-  get json(): string {
-    this.#json ??= JSON.stringify(this.#event)
-    return this.#json
-  }
-
-  /** The same delta for a follower that has seen later events first. */
-  after(seq: number): FeedItem {
-    return seq === this.seq ? this : new FeedItem(seq, this.event, this.json)
-  }
-}
-
-const TYPE = /^\{"type":"([\w.]+)"/
-
-/** Events are written with their type first. */
-export function typeOf(stored: StoredEvent): SessionEvent['type'] {
-  const [, type] = TYPE.exec(stored.body) ?? []
-  return (type as SessionEvent['type'] | undefined) ?? parseEvent(stored).type
-}
-
-/** Events about attachments and links: many, and most followers do not need them. */
-export function isPresence(type: string): boolean {
-  return type.startsWith('attachment.') || type.startsWith('link.')
-}
-
-/**
- * Whether followers see such events. Checkpoints of the output are not for them: they have had it
- * as deltas.
- */
-export function isTold(type: string, presence: boolean): boolean {
-  return type !== 'turn.output' && (presence || !isPresence(type))
-}
-
-/** The position after one more item. Deltas are counted anew with every turn. */
-export function positionAfter({ delta }: Position, item: FeedItem): Position {
-  const { seq, type, delta: n } = item
-  if (n > 0) return { seq, delta: n }
-  return { seq, delta: type === 'turn.started' ? 0 : delta }
 }

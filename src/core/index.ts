@@ -54,7 +54,7 @@ export {
   type Load,
   type RunEnd,
 } from './figures.ts'
-export { FeedItem, positionAfter, type Delta, type Position } from './feed.ts'
+export { FeedItem, positionAfter, type Delta, type Position } from './feed-item.ts'
 export { Holdfast, type ForkOptions, type HoldfastOptions, type Unbound } from './holdfast.ts'
 export { POSITION_KIND, readableRow, type PageBefore } from './history.ts'
 export { newest } from './origins.ts'
@@ -78,6 +78,7 @@ export { checkQuotas, QUOTAS } from './quotas.ts'
 export type { QuotaName, QuotaOptions, Quotas } from './quotas.ts'
 export { ISSUER, LOCAL, linkPrincipal, type Principal } from './state.ts'
 export { isRequestId } from './queue.ts'
+export type { Overview } from './overview.ts'
 export { type QueueRow } from './queued-request.ts'
 export { idempotencyMismatch } from './request-keys.ts'
 export {

@@ -17,12 +17,14 @@ import type { CoreContext } from './context.ts'
 import { asHoldfastError, HoldfastError, messageOf } from './errors.ts'
 import { unreadable, type EventOf, type SessionEvent } from './events.ts'
 import { countEnd, type EndType } from './figures.ts'
-import { Feed, type StopSignal, type FeedItem, type Position } from './feed.ts'
+import type { FeedItem, Position } from './feed-item.ts'
+import { Feed, type FollowerOptions, type StopSignal } from './feed.ts'
 import { LooseBlobs } from './loose-blobs.ts'
 import { Ledger, movedOn, type LedgerSession } from './ledger.ts'
 import { reasonOf } from './links.ts'
 import { notKnownToBeTaken, wasSteered } from './history.ts'
 import { OpenTurns, readTurn, type TurnRecord } from './turn-record.ts'
+import type { SessionReaders } from './overview.ts'
 import type { Principal, AskOutcome, Connected, Input, Session, Settings } from './state.ts'
 import { askOf, type Question } from './questions.ts'
 import { Queue, type SteeringMessage } from './queue.ts'
@@ -221,9 +223,14 @@ export class LiveSession implements LedgerSession, RunHost {
   follow(
     from: Position,
     signal?: StopSignal,
-    options?: { readonly presence?: boolean },
+    options?: FollowerOptions,
   ): AsyncGenerator<readonly FeedItem[]> {
     return this.#feed.follow(from, signal, options)
+  }
+
+  get readers(): SessionReaders {
+    const { count } = this.watchers
+    return { cursorOf: (attachment) => this.#feed.cursorOf(attachment), watchers: count }
   }
 
   /** The turn when it is over. */

@@ -1,7 +1,8 @@
 /** Of a log, what a reader with some scopes sees: `EVENT_TYPES` says what only managers do. */
 import type { Scope } from './access.ts'
 import { isManaged } from './events.ts'
-import { FeedItem, isTold, typeOf, type StopSignal } from './feed.ts'
+import { FeedItem, isTold, typeOf } from './feed-item.ts'
+import type { StopSignal } from './feed.ts'
 import { readEvents, type LogContext } from './history.ts'
 import type { StoredEvent } from './store.ts'
 
@@ -15,6 +16,8 @@ export type FollowOptions = {
   readonly presence?: boolean
   /** For this watcher: throws `not_owner` if the session's owner does not know it any more. */
   readonly watcher?: string
+  /** The attachment that follows: `overview` says how far it has come. */
+  readonly attachment?: string
 }
 
 /** Batches that several readers follow stay one array for those that read the same of it. */

@@ -23,7 +23,7 @@ import { closedError } from './closing.ts'
 import type { SettingsChange } from './commands.ts'
 import { HoldfastError, invalid } from './errors.ts'
 import type { SessionEvent } from './events.ts'
-import type { FeedItem, Delta } from './feed.ts'
+import type { FeedItem, Delta } from './feed-item.ts'
 import { findGrant, namedGrants, type NamedGrant } from './grants.ts'
 import {
   readMessages,
@@ -37,7 +37,7 @@ import { bearerOf, usableLink, newToken, tokenDigest } from './links.ts'
 import type { LiveSession } from './live.ts'
 import type { Ask, Attachment, Link, Note, Principal, Session, Settings, Share } from './state.ts'
 import { readBlob, storeBlob, type GivenInput } from './parts.ts'
-import type { QueueRow } from './queued-request.ts'
+import { overviewOf, type Overview } from './overview.ts'
 import {
   checkLink,
   checkPrincipal,
@@ -132,9 +132,8 @@ export class SessionHandle {
   }
 
   /** The session as it is now, and all that waits for its turn in it. */
-  async overview(): Promise<{ readonly session: Session; readonly queue: readonly QueueRow[] }> {
-    const session = await this.state()
-    return { session, queue: this.#authority.queueOf(session) }
+  async overview(): Promise<Overview> {
+    return overviewOf(this.#authority, await this.state(), this.by)
   }
 
   /**
@@ -218,7 +217,7 @@ export class SessionHandle {
 
   /** The same, known to be there. For doors. */
   async openFeed(options: FollowOptions = {}): Promise<AsyncGenerator<readonly FeedItem[]>> {
-    const { after = 0, afterDelta = 0, signal, presence = true, watcher } = options
+    const { after = 0, afterDelta = 0, signal, presence = true, watcher, attachment } = options
     if (this.access !== null) await this.assertMay('session.read')
     const live = await this.#authority.openUnlessClosed(this.id)
     if (live !== null && watcher !== undefined && !live.watchers.has(watcher)) {
@@ -231,7 +230,7 @@ export class SessionHandle {
       const scopes = scopesOn(this, readableRow(row, this.id))
       return closedFeed(this.#authority, this.id, { after, presence, scopes })
     }
-    const feed = live.follow({ seq: after, delta: afterDelta }, signal, { presence })
+    const feed = live.follow({ seq: after, delta: afterDelta }, signal, { presence, attachment })
     return this.access === null ? feed : whileVisible(feed, () => assertVisible(this, live.session))
   }
 

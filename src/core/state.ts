@@ -411,6 +411,12 @@ export function linkPrincipal(link: string): Principal {
   return { kind: 'link', issuer: ISSUER, id: link }
 }
 
+/** False if either is unknown. */
+export function isSamePrincipal(one: Principal | null, other: Principal | null): boolean {
+  if (one === null || other === null) return false
+  return one.kind === other.kind && one.issuer === other.issuer && one.id === other.id
+}
+
 /** Those of each principal together, in their order. */
 export function groupByPrincipal<Item extends { readonly by?: Principal }>(
   items: readonly Item[],

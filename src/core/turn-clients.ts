@@ -4,7 +4,7 @@
  * turn runs. Nothing of this is recorded: it ends with the client's connection.
  */
 import { HoldfastError } from './errors.ts'
-import type { Principal, Turn } from './state.ts'
+import { isSamePrincipal, type Principal, type Turn } from './state.ts'
 
 /** A client, while a request of its own waits or runs. */
 export type TurnClient = {
@@ -78,15 +78,11 @@ export class TurnClients {
   #find(session: string, { keys, by }: Turn): Entry | null {
     for (const { key } of keys) {
       const entry = this.#entries.get(nameOf(session, key))
-      if (entry !== undefined && isSame(entry.by, by)) return entry
+      // A key that another principal has used first is not taken for the client's own.
+      if (entry !== undefined && isSamePrincipal(entry.by, by)) return entry
     }
     return null
   }
-}
-
-/** A key that another principal has used first is not taken for the client's own. */
-function isSame(one: Principal, other: Principal | null): boolean {
-  return one.kind === other?.kind && one.issuer === other.issuer && one.id === other.id
 }
 
 /** No id of a session has a line break in it. */

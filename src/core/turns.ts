@@ -4,16 +4,17 @@ import type { NewTurn, TurnCommand, TurnEnd } from './commands.ts'
 import { HoldfastError } from './errors.ts'
 import type { Draft, EventOf, TurnEvent } from './events.ts'
 import { STATE_LIMITS } from './limits.ts'
-import type {
-  Folding,
-  Input,
-  Part,
-  Principal,
-  Reply,
-  RequestKey,
-  Session,
-  Settings,
-  Turn,
+import {
+  isSamePrincipal,
+  type Folding,
+  type Input,
+  type Part,
+  type Principal,
+  type Reply,
+  type RequestKey,
+  type Session,
+  type Settings,
+  type Turn,
 } from './state.ts'
 
 const TERMINAL: ReadonlySet<string> = new Set([
@@ -153,8 +154,7 @@ function moveTurn(session: Session, command: TurnCommand & { type: 'move' }): re
 
 /** Whether this principal may move it: it is its own, and requests of others cannot have joined. */
 function mayMove({ by, collect }: Turn, mover: Principal): boolean {
-  if (collect || by === null) return false
-  return by.kind === mover.kind && by.issuer === mover.issuer && by.id === mover.id
+  return !collect && isSamePrincipal(by, mover)
 }
 
 type Move = { readonly turn: string; readonly before: string | null; readonly by: Principal }

@@ -11,9 +11,8 @@ import type {
   ListCount,
   OpenAsk,
   Origin,
+  Overview,
   Principal,
-  QueueRow,
-  Session,
   SessionEvent,
   SessionRow,
   TurnRecord,
@@ -26,12 +25,12 @@ export function sessionPath(id: string): string {
 
 export type SessionView = ReturnType<typeof sessionView>
 
-/** `queue`: what waits, requests that are not admitted too. */
+/** `presence`: whether its reader sees the clients, of which there may be many. */
 export function sessionView(
-  session: Session,
-  queue: readonly QueueRow[],
-  attachments = session.attachments,
+  { session, queue, watchers, cursorOf }: Overview,
+  { presence = true }: { readonly presence?: boolean } = {},
 ) {
+  const attachments = presence ? session.attachments : []
   const { id, key, agent, internal, reconnect, exclusive, graceMs, ttlMs, labels } = session
   const { seq, turns, createdAt, updatedAt, closed, backend, running, principal } = session
   const { settings, grants, plan, commands, usage, origin } = session
@@ -53,7 +52,10 @@ export function sessionView(
     running: running?.id ?? null,
     queued: queue,
     asks: session.asks.length,
-    attachments: attachments.map(attachmentView),
+    attachments: attachments.map((attachment) =>
+      attachmentView(attachment, cursorOf(attachment.id)),
+    ),
+    watchers: presence ? watchers : null,
     createdAt,
     updatedAt,
     closed,
@@ -72,8 +74,9 @@ function originView({ session, turn, backend }: Origin) {
 }
 
 /** A client that holds a session, without what would let another one impersonate it. */
-function attachmentView({ role, answers, state, graceUntil, epoch }: Attachment) {
-  return { role, answers, state, graceUntil, epoch }
+function attachmentView(attachment: Attachment, cursor: number | null) {
+  const { role, answers, state, graceUntil, epoch } = attachment
+  return { role, answers, state, graceUntil, epoch, cursor }
 }
 
 export function linkView({ id, scopes, expiresAt, uses }: Link) {

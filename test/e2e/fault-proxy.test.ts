@@ -3,7 +3,7 @@
  * nobody is told anything twice, and no request runs twice. `HOLDFAST_FAULT_SECONDS=60` does it longer.
  */
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { isTold } from '../../src/core/feed.ts'
+import { isTold } from '../../src/core/feed-item.ts'
 import type { Agent, SessionEvent, SessionHandle } from 'holdfast'
 import { Random } from '../simulation/random.ts'
 import { FaultProxy } from '../support/fault-proxy.ts'

@@ -110,7 +110,8 @@ describe('a session', () => {
     expect(created.body).toMatchObject({ exclusive: true, attachments: [] })
     const held = await serving.holdfast.session(id).attach({ answers: ['x'], resumable: true })
     const view = (await serving.get(`/v1/sessions/${id}`)).body
-    const holder = { role: 'driver', answers: ['x'], state: 'live', graceUntil: null, epoch: 1 }
+    const place = { state: 'live', graceUntil: null, epoch: 1, cursor: null }
+    const holder = { role: 'driver', answers: ['x'], ...place }
     expect(view.attachments).toEqual([holder])
     expect(JSON.stringify(view)).not.toContain(held.id)
     await held.lose()

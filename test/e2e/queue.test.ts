@@ -67,8 +67,10 @@ describe('the queue of a session', () => {
     const rows = await waiting(4)
     const since = expect.any(Number)
     const request = expect.stringMatching(/^r_[\w-]+$/)
+    // One collects, and the others are not in the log.
+    const mayMove = false
     expect(rows).toEqual([
-      { request, state: 'waiting', position: 1, since, by: LOCAL, busy: 'queue' },
+      { request, state: 'waiting', position: 1, since, by: LOCAL, busy: 'queue', mayMove },
       {
         turn: queued.body.turn.id,
         state: 'queued',
@@ -76,9 +78,10 @@ describe('the queue of a session', () => {
         since,
         by: LOCAL,
         busy: 'collect',
+        mayMove,
       },
-      { request, state: 'waiting', position: 3, since, by: LOCAL, busy: 'collect' },
-      { request, state: 'waiting', position: 3, since, by: LOCAL, busy: 'collect' },
+      { request, state: 'waiting', position: 3, since, by: LOCAL, busy: 'collect', mayMove },
+      { request, state: 'waiting', position: 3, since, by: LOCAL, busy: 'collect', mayMove },
     ])
     expect(rows).toEqual(await waiting(4))
     const refused = await serving.post(`${path}/turns`, { input: 'sixth', waitMs: 0 })

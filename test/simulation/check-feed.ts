@@ -2,7 +2,7 @@
  * I4 and I9 as followers saw them: every event once, in order, and of the output a beginning
  * without holes.
  */
-import { isTold } from '../../src/core/feed.ts'
+import { isTold } from '../../src/core/feed-item.ts'
 import type { Violation } from './checker.ts'
 import { grouped, type Facts, type Log } from './facts.ts'
 import type { Happening, Place, Recorded } from './history.ts'

@@ -187,6 +187,7 @@ export class AcpAttachment implements HubMember {
     const options = {
       after: this.#seq,
       presence: false,
+      attachment: attachment.id,
       ...(watcher === undefined ? {} : { watcher }),
     }
     const feed = await this.session.openFeed(options)

@@ -47,9 +47,8 @@ async function admit(
   if (held.isOver) throw new HoldfastError('attachment_ended', 'the attachment is over')
   const role = 'driver'
   const scopes = [OPERATIONS['browser.use']]
-  const { attachments } = overview.session
   const base = welcomeOf(connection, { session, attachment, role, scopes }, overview, {
-    ...{ answers: [], attachments },
+    ...{ answers: [], presence: true },
   })
   const { received } = carrier.replay
   const resumable = overview.session.reconnect === 'none' ? { resume: null } : {}

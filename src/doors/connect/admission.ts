@@ -5,7 +5,7 @@
  * Of two connections the older one is pinged. A newer one whose hello may be late
  * has to give one, too. Whether the token is good and the policy allows it is decided by the core.
  */
-import type { Attachment, AttachmentHandle, SessionHandle } from '../../core/index.ts'
+import type { Attachment, AttachmentHandle, Overview, SessionHandle } from '../../core/index.ts'
 import type { Hello, Resume, WelcomeBase } from '../../wire/frames.ts'
 import { sessionView } from '../../wire/views.ts'
 import type { AdmittedClient, Connection } from './connection.ts'
@@ -46,20 +46,20 @@ export async function giveUp(connection: HubMember): Promise<void> {
 export function welcomeOf(
   { hub }: Connection,
   { session: handle, attachment, role, scopes }: Omit<AdmittedClient, 'token' | 'channel'>,
-  { session, queue }: Awaited<ReturnType<SessionHandle['overview']>>,
-  { answers, attachments }: { answers: readonly string[]; attachments: readonly Attachment[] },
+  overview: Overview,
+  { answers, presence }: { answers: readonly string[]; presence: boolean },
 ): Omit<WelcomeBase, 'v'> {
   const { pingMs, deadMs } = hub.limits
   return {
     type: 'welcome',
-    session: sessionView(session, queue, attachments),
+    session: sessionView(overview, { presence }),
     attachment: attachment.id,
     role,
     scopes,
     epoch: attachment.epoch,
     resume: attachment.token,
     isNew: handle.isNew,
-    asks: session.asks.filter(({ kind }) => answers.includes(kind)),
+    asks: overview.session.asks.filter(({ kind }) => answers.includes(kind)),
     pingMs,
     deadMs,
   }

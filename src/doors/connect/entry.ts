@@ -85,15 +85,13 @@ async function admit(connection: Connection, said: Hello): Promise<WelcomedClien
   const link = assertHeld(overview.session, identity.attachment, hello)
   // A client that came by a link does not see other clients and links.
   const presence = hello.presence === true && link === undefined
-  // The list of attachments may be long: only clients that ask for presence get it.
-  const attachments = presence ? overview.session.attachments : []
   const after = hello.after ?? { seq: 0, delta: 0 }
   // Of a session that is shared with it, it may do what that says.
   const { session } = identity
   const scopes = session.access === null ? identity.scopes : scopesOn(session, overview.session)
   const client = { ...identity, scopes }
   const welcome: Welcome = {
-    ...welcomeOf(connection, client, overview, { answers, attachments }),
+    ...welcomeOf(connection, client, overview, { answers, presence }),
     v: WIRE_VERSION,
     resume: resumeToken(client, hello.auth?.link ?? split.link),
     after,

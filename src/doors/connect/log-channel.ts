@@ -79,7 +79,8 @@ export class LogChannel implements Channel {
     const { session, attachment, role, after, presence } = this.#reader
     const { seq, delta } = after
     const watcher = role === 'watcher' ? attachment.id : undefined
-    return session.openFeed({ after: seq, afterDelta: delta, presence, watcher })
+    const position = { after: seq, afterDelta: delta }
+    return session.openFeed({ ...position, presence, watcher, attachment: attachment.id })
   }
 
   /** Null if it leaves at once; else when it has left. */

@@ -95,7 +95,8 @@ export class AttachedSession {
     const { seq = 0, running = null } = this.#state ?? {}
     if (running !== null) await this.#readRunning(running.id, seq)
     const watcher = isWatcherId(this.attachment.id) ? this.attachment.id : undefined
-    this.#feed = await this.session.openFeed({ after: seq, presence: false, watcher })
+    const { id: attachment } = this.attachment
+    this.#feed = await this.session.openFeed({ after: seq, presence: false, watcher, attachment })
     if (this.#state !== null) this.#greet(this.#state)
     this.#state = null
     this.#follow(this.#feed).catch((thrown: unknown) => this.#end(asHoldfastError(thrown)))

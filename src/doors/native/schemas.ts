@@ -79,6 +79,7 @@ const QueueRow = Type.Object({
   since: timeOrNull,
   by: Principal,
   busy: oneOf(['queue', 'interrupt', 'collect']),
+  mayMove: Type.Boolean({ description: 'Whether the caller may move it among its own.' }),
 })
 
 const Attachment = Type.Object({
@@ -87,6 +88,9 @@ const Attachment = Type.Object({
   state: oneOf(['live', 'detached']),
   graceUntil: orNull(time, { description: 'Until when a detached one may come back.' }),
   epoch: Type.Integer({ minimum: 1, description: 'How often it has connected.' }),
+  cursor: orNull(whole, {
+    description: 'The event up to which it has the log; null: it does not follow it now.',
+  }),
 })
 
 const link = {
@@ -110,6 +114,7 @@ export const Session = Type.Object({
   queued: Type.Array(QueueRow, { description: 'What waits for its turn, in order.' }),
   asks: Type.Integer({ minimum: 0, description: 'How many questions wait for an answer.' }),
   attachments: Type.Array(Attachment, { description: 'The clients that hold it.' }),
+  watchers: orNull(whole, { description: 'How many clients only read.' }),
   closed: orNull(Type.Object({ at: time, reason: text })),
   backend: orNull(text, { description: "The backend's own session id." }),
   settings: Type.Object(SETTINGS, { description: 'How the agent is to work.' }),

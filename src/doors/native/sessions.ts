@@ -129,8 +129,7 @@ export const sessionRoutes = routes({
     refusals: [404, 410],
     session: sessionOfPath,
     handle: async (exchange) => {
-      const { session, queue } = await exchange.session.overview()
-      exchange.reply(200, sessionView(session, queue))
+      exchange.reply(200, sessionView(await exchange.session.overview()))
     },
   },
   'PATCH /v1/sessions/:id': {
@@ -351,8 +350,7 @@ export const sessionRoutes = routes({
 
 async function replyResolved(exchange: Exchange, session: SessionHandle): Promise<void> {
   const { id, isNew } = session
-  const { session: state, queue } = await session.overview()
-  const body = { ...sessionView(state, queue), isNew }
+  const body = { ...sessionView(await session.overview()), isNew }
   exchange.reply(isNew ? 201 : 200, body, ['Location', exchange.locationOf(id)])
 }
 

@@ -4,7 +4,7 @@
  * that a log that has grown by many events between two looks loses none.
  */
 import type { EventOf, SessionEvent } from '../../core/events.ts'
-import { typeOf } from '../../core/feed.ts'
+import { typeOf } from '../../core/feed-item.ts'
 import type { SessionChange, Store, StoredEvent } from '../../core/index.ts'
 import type { WebhookEvent } from '../../schema/webhooks.ts'
 import type { WebhookedEvent } from './payload.ts'

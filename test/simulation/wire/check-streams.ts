@@ -2,7 +2,7 @@
  * I4 and I7 as pages and sockets saw them: the session's own events, every one once and in order,
  * over any number of connections; of the output a beginning without holes.
  */
-import { isPresence, isTold } from '../../../src/core/feed.ts'
+import { isPresence, isTold } from '../../../src/core/feed-item.ts'
 import { checkDeltas } from '../check-feed.ts'
 import type { Violation } from '../checker.ts'
 import type { Log } from '../facts.ts'
