@@ -129,3 +129,15 @@ it('says so when the session ends under a person who looks', async () => {
   await fetch(`${server.server.url}/v1/sessions/${session}`, { method: 'DELETE' })
   await page.getByText('No browser has this session now.').waitFor()
 })
+
+it('is the first tab of its session, which has no box to say something', async () => {
+  const { page } = await look('/form')
+  await page.locator('.browser-card').click()
+  await page.getByRole('link', { name: 'Open the session' }).click()
+  await page.locator('.panel[data-tab=browser] .picture img').waitFor()
+  await page.getByRole('button', { name: 'Take over' }).waitFor()
+  expect(await violationsInEveryForm(page)).toEqual([])
+  await page.getByRole('tab', { name: 'Conversation' }).click()
+  await page.getByText('This is a browser session').waitFor()
+  expect(await page.getByLabel('What to say').count()).toBe(0)
+})

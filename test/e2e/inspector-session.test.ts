@@ -1,4 +1,7 @@
 /** What the inspector shows of one session, tab by tab, in a real Chromium. */
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { builtinAgents, type Agent } from 'holdfast'
@@ -9,6 +12,9 @@ import { serve, type TestServer } from '../support/server.ts'
 
 /** Markup, an escape sequence, an override of the direction of text, and an address that runs. */
 const HOSTILE = '<img src=x onerror=alert(1)>\u001B[31m\u202Egnp.exe [go](javascript:alert(1))'
+
+// A page that lives is not taken for a silent one, however busy the machine is.
+const connectLimits = { probeMs: 6_000 }
 
 let browser: Browser
 let server: TestServer
@@ -37,11 +43,32 @@ const busy: Agent = async function* ({ text }, { ask }) {
   throw new Error(text)
 }
 
+/** Hears no stop. */
+const deaf: Agent = async () => {
+  await halted.opened
+  return 'done'
+}
+
+let attempts = 0
+
+/** Fails at first. */
+const flaky: Agent = async () => {
+  attempts += 1
+  if (attempts === 1) throw new Error('not this time')
+  return 'now'
+}
+
+/** Says how it is told to work. */
+const modal: Agent = Object.assign(
+  (async (_turn, { settings }) => JSON.stringify(settings)) satisfies Agent,
+  { capabilities: { settings: ['mode', 'instructions'], modes: ['plan', 'act'] } } as const,
+)
+
 beforeAll(async () => {
   browser = await launchChromium()
   server = await serve({
-    agents: { ...builtinAgents, halting, busy },
-    connectLimits: { probeMs: 6_000 },
+    agents: { ...builtinAgents, halting, busy, modal, deaf, flaky },
+    connectLimits,
   })
 })
 afterAll(async () => {
@@ -76,6 +103,9 @@ async function open(session: string, tab = ''): Promise<Page> {
   await new SessionTab(page).is('live')
   return page
 }
+
+const focusedLabel = (page: Page): Promise<string | null> =>
+  page.evaluate<string | null>('document.activeElement?.getAttribute("aria-label")')
 
 /** A session with all that tabs show, each text of it hostile. */
 async function hostileSession(): Promise<string> {
@@ -198,7 +228,172 @@ describe('a long session', () => {
   })
 })
 
+describe('the queue', () => {
+  it('moves own turns by buttons and by hand, and says why each waits', async () => {
+    const session = await create({ agent: 'halting' })
+    for (const text of ['runs', 'one', 'two', 'three']) await post(session, text, LATER)
+    const page = await open(session, 'queue')
+    const texts = () => page.locator('.queue-text').allTextContents()
+    await expect.poll(texts).toEqual(['one', 'two', 'three'])
+    const rows = page.locator('.queue li')
+    expect(await rows.nth(1).textContent()).toMatch(/1 is before it\. A session runs one turn at/)
+    await rows.first().getByRole('button', { name: 'down' }).click()
+    await expect.poll(texts).toEqual(['two', 'one', 'three'])
+    await expect.poll(() => focusedLabel(page)).toMatch(/^Move t\d+ (up|down)$/)
+    await rows.last().dragTo(rows.first())
+    await expect.poll(texts).toEqual(['three', 'two', 'one'])
+    const { queued } = (await server.get(`/v1/sessions/${session}`)).body
+    expect(queued.map(({ mayMove }: any) => mayMove)).toEqual([true, true, true])
+    halted.open()
+    await page.getByText('Nothing waits.').waitFor()
+    await page.getByRole('tab', { name: 'Conversation' }).click()
+    const answers = () => page.locator('.bubble.assistant').allTextContents()
+    await expect.poll(answers).toEqual(['runs', 'three', 'two', 'one'])
+  })
+})
+
+describe('attachments', () => {
+  it('says how far each client has read the log, and how many only watch', async () => {
+    const session = await create()
+    const driver = new SessionTab(await open(session))
+    await driver.takePart()
+    await driver.say('hello')
+    const page = await open(session, 'attachments')
+    await page.getByText('has all 5 events').waitFor()
+    await page.getByText('1 watcher now').waitFor()
+    const { attachments, seq } = (await server.get(`/v1/sessions/${session}`)).body
+    expect(attachments).toMatchObject([{ state: 'live', cursor: seq }])
+    await driver.page.close()
+    await page.getByText('does not follow the log now').waitFor()
+  })
+})
+
+describe('the settings', () => {
+  it('are changed where the agent takes them, and shown', async () => {
+    const session = await create({ agent: 'modal' })
+    const page = await open(session)
+    await page.getByLabel('More actions').click()
+    await page.getByRole('button', { name: 'Settings…' }).click()
+    await page.getByLabel('Mode').selectOption('plan')
+    await page.getByLabel('Instructions').fill('Be brief.')
+    expect(await page.getByLabel('Working folder').count()).toBe(0)
+    await page.getByRole('button', { name: 'Save' }).click()
+    await page.locator('.facts').getByText('mode plan').waitFor()
+    await new SessionTab(page).say('go')
+    const said = await page.locator('.bubble.assistant').textContent()
+    expect(JSON.parse(said ?? '')).toEqual({ mode: 'plan', instructions: 'Be brief.' })
+  })
+})
+
+describe('what a person writes', () => {
+  it('is kept over a reload and a refusal', async () => {
+    const session = await create({ agent: 'halting' })
+    const page = await open(session)
+    const box = page.getByLabel('What to say')
+    await box.fill('not yet sent')
+    await page.reload()
+    await new SessionTab(page).is('live')
+    expect(await box.inputValue()).toBe('not yet sent')
+    const long = 'x'.repeat(2_000_000)
+    await box.evaluate((area: any, text: string) => {
+      area.value = text
+      area.dispatchEvent(new area.ownerDocument.defaultView.Event('input', { bubbles: true }))
+    }, long)
+    await page.getByRole('button', { name: 'Send' }).click()
+    await page.getByRole('alert').filter({ hasText: 'Not sent' }).waitFor()
+    expect((await box.inputValue()).length).toBe(long.length)
+  })
+
+  it('runs in silence with a sign of it, and a stop shows that it is under way', async () => {
+    const session = await create({ agent: 'deaf' })
+    const page = await open(session)
+    await new SessionTab(page).write('go on')
+    await page.locator('.working', { hasText: /Working\s+\d/ }).waitFor()
+    await page.getByRole('button', { name: 'Stop the turn' }).click()
+    await page.locator('.working', { hasText: 'Stopping…' }).waitFor()
+    expect(await page.getByRole('button', { name: 'Stopping…' }).isDisabled()).toBe(true)
+    halted.open()
+    await page.locator('.turn[data-state=cancelled]').waitFor()
+  })
+})
+
+describe('actions', () => {
+  it('copy, export, fork, retry, share and revoke', async () => {
+    await context.grantPermissions(['clipboard-read', 'clipboard-write'])
+    const session = await create({ agent: 'flaky' })
+    await post(session, 'fails')
+    const page = await open(session)
+    const copied = () => page.evaluate<string>('navigator.clipboard.readText()')
+    const menu = async (name: string) => {
+      await page.getByLabel('More actions').click()
+      await page.locator('.menu').getByRole('button', { name }).click()
+    }
+    await menu('Copy id')
+    await expect.poll(copied).toBe(session)
+    await page.keyboard.press('Escape')
+    for (const [name, suffix] of [
+      ['Export the conversation', '.jsonl'],
+      ['Export the log', '.events.jsonl'],
+    ] as const) {
+      const saved = page.waitForEvent('download')
+      await menu(name)
+      expect((await saved).suggestedFilename()).toBe(session + suffix)
+      await page.keyboard.press('Escape')
+    }
+    await page.getByRole('button', { name: 'Copy this turn as curl' }).click()
+    await expect.poll(copied).toContain(`/v1/sessions/${session}/turns`)
+    await page.getByRole('button', { name: 'Retry' }).click()
+    await page.locator('.turn[data-state=done]').waitFor()
+    await page.getByRole('button', { name: 'Watch only' }).click()
+    await page.getByText('Live, watching').waitFor()
+    await page.getByRole('button', { name: 'Share' }).click()
+    await page.getByRole('button', { name: 'Make a link' }).click()
+    await page.locator('.made-link').getByRole('button', { name: 'Copy' }).click()
+    await expect.poll(copied).toContain(`#/link/${session}/`)
+    await page.getByRole('button', { name: /^Revoke/ }).click()
+    await page.getByText('There are none.').waitFor()
+    expect((await server.get(`/v1/sessions/${session}/links`)).body.links).toEqual([])
+    await page.keyboard.press('Escape')
+    await page.locator('.turn[data-state=done]').getByRole('button', { name: 'Fork' }).click()
+    await page.getByText('Not forked').waitFor()
+    complaints.forgive(/422|409/)
+  })
+})
+
 describe('every tab', () => {
+  it('finds a server again that was started anew, and shows what happens then', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'holdfast-inspector-'))
+    const start = (port: number) =>
+      serve({ store: `sqlite:${join(folder, 'holdfast.db')}`, port, connectLimits })
+    let own = await start(0)
+    const { port, url } = own
+    const { id } = (await own.post('/v1/sessions', { key: 'survivor' })).body
+    const pages = new Map<string, Page>()
+    for (const tab of ['conversation', 'timeline', 'queue', 'log', 'attachments']) {
+      const page = await context.newPage()
+      await page.goto(`${url}/#/session/${id}/${tab}`)
+      await new SessionTab(page).is('live')
+      pages.set(tab, page)
+    }
+    await own.close()
+    for (const page of pages.values()) await new SessionTab(page).is('reconnecting')
+    own = await start(port)
+    for (const page of pages.values()) await new SessionTab(page).is('live')
+    await own.post(`/v1/sessions/${id}/turns`, { input: 'after' })
+    const shown = (tab: string, selector: string) => pages.get(tab)?.locator(selector).waitFor()
+    await shown('conversation', '.turn[data-state=done]')
+    await shown('timeline', '.timeline .bar[data-kind=done]')
+    await shown('log', '.log-entry[data-type="turn.done"]')
+    for (const [tab, page] of pages) {
+      await page.reload()
+      await new SessionTab(page).is('live')
+      expect(await page.locator('.session').getAttribute('data-tab')).toBe(tab)
+      await page.close()
+    }
+    await own.close()
+    await rm(folder, { recursive: true })
+  })
+
   it('shows hostile text as text, to everybody', { timeout: 200_000 }, async () => {
     const session = await hostileSession()
     const page = await open(session)

@@ -7,6 +7,7 @@ import { go, sessionHref } from '../shared/router.ts'
 import { saveBlob } from '../shared/save.ts'
 import { api } from '../shared/server.ts'
 import { GrantsDialog } from './grants-dialog.tsx'
+import { SettingsDialog } from './settings.tsx'
 import { ShareDialog } from './share-dialog.tsx'
 import type { SessionModel } from './session-model.ts'
 
@@ -15,6 +16,7 @@ const CONFIRM_MS = 4_000
 
 export function SessionActions({ model }: { readonly model: SessionModel }) {
   const [isSharing, setSharing] = useState(false)
+  const [isConfiguring, setConfiguring] = useState(false)
   const [showsGrants, setShowsGrants] = useState(false)
   const isOpen = model.isOpen.value
   const isMember = model.access.link === null
@@ -39,7 +41,7 @@ export function SessionActions({ model }: { readonly model: SessionModel }) {
       {mayManage && isMember ? <Button onClick={() => setSharing(true)}>Share</Button> : null}
       {isMember ? (
         <Menu>
-          <MenuItems model={model} />
+          <MenuItems model={model} configure={() => setConfiguring(true)} />
           {isOpen ? (
             <Button kind="plain" onClick={() => setShowsGrants(true)}>
               What is always allowed
@@ -47,6 +49,9 @@ export function SessionActions({ model }: { readonly model: SessionModel }) {
           ) : null}
           {mayManage ? <CloseButton model={model} /> : null}
         </Menu>
+      ) : null}
+      {isConfiguring ? (
+        <SettingsDialog model={model} onClose={() => setConfiguring(false)} />
       ) : null}
       {isSharing ? <ShareDialog session={model.id} onClose={() => setSharing(false)} /> : null}
       {showsGrants ? (
@@ -87,7 +92,9 @@ function Menu({ children }: { readonly children: ComponentChildren }) {
   )
 }
 
-function MenuItems({ model }: { readonly model: SessionModel }) {
+type MenuItemsProps = { readonly model: SessionModel; readonly configure: () => void }
+
+function MenuItems({ model, configure }: MenuItemsProps) {
   const { id } = model
   const fail = (what: string) => (error: Error) => {
     model.problem.value = `${what}: ${error.message}`
@@ -114,6 +121,11 @@ function MenuItems({ model }: { readonly model: SessionModel }) {
       <Button kind="plain" onClick={() => void exportLog(id).catch(fail('Not exported'))}>
         Export the log
       </Button>
+      {model.may('talk') && model.isOpen.value ? (
+        <Button kind="plain" onClick={configure}>
+          Settings…
+        </Button>
+      ) : null}
       {model.may('talk') ? (
         <Button kind="plain" onClick={fork}>
           Fork the session

@@ -8,6 +8,7 @@ import { shownName } from '../shared/shown-text.ts'
 import { SessionActions } from './actions.tsx'
 import { ConnectionBadge } from './badge.tsx'
 import type { SessionModel } from './session-model.ts'
+import { SettingTags } from './settings.tsx'
 
 export function SessionHeader({ model }: { readonly model: SessionModel }) {
   const info = model.info.value
@@ -32,6 +33,7 @@ export function SessionHeader({ model }: { readonly model: SessionModel }) {
       {info === null ? null : (
         <div class="facts">
           <Tag title="Its agent">{shownName(info.agent)}</Tag>
+          <SettingTags settings={info.settings} />
           <Labels labels={info.labels ?? {}} />
           <Usage info={info} />
           <span class="muted small">

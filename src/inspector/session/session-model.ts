@@ -36,7 +36,10 @@ export class SessionModel {
   readonly problem = signal('')
   readonly isOpen = computed(() => this.state.value.name !== 'ended')
   /** Clients drive it over CDP: it has pages, and no conversation. */
-  readonly isBrowser = computed(() => this.info.value?.key?.startsWith('cdp:') === true)
+  readonly isBrowser = computed(() => {
+    const { key = null, labels = {} } = this.info.value ?? {}
+    return key?.startsWith('cdp:') === true || (labels['door'] === 'cdp' && 'browser' in labels)
+  })
   readonly #connection: SessionConnection
   /** What came since the last time that the page was drawn. */
   #received: (SessionEvent | Delta)[] = []

@@ -58,6 +58,8 @@ export const TABS: readonly SessionTab[] = [
     label: 'Attachments',
     view: Attachments,
     count: (model) => model.info.value?.attachments.length ?? 0,
+    // Nor does it show them who else is there.
+    isThere: ({ access }) => access.link === null,
   },
 ]
 
@@ -112,6 +114,10 @@ type TabListProps = {
 }
 
 function TabList({ tabs, current, model }: TabListProps) {
+  // On a phone not all of them have room.
+  useEffect(() => {
+    document.getElementById(`tab-${current.name}`)?.scrollIntoView({ block: 'nearest' })
+  }, [current.name])
   const choose = (tab: SessionTab): void =>
     go(sessionHref(model.id, tab === tabs[0] ? undefined : tab.name))
   const onKeyDown = (event: KeyboardEvent): void => {

@@ -148,6 +148,17 @@ export class InspectorApi extends HttpApi {
     await this.json(`${sessionPath(id)}/turns/${encodeURIComponent(turn)}`, 'DELETE')
   }
 
+  /** Lets a turn run directly before another of the same principal; null: after all of them. */
+  async move(id: string, turn: string, before: string | null): Promise<SessionView['queued']> {
+    const path = `${sessionPath(id)}/turns/${encodeURIComponent(turn)}/move`
+    return (await this.json<Pick<SessionView, 'queued'>>(path, 'POST', { before })).queued
+  }
+
+  /** Null takes a setting back. */
+  async configure(id: string, settings: Readonly<Record<string, unknown>>): Promise<void> {
+    await this.json(sessionPath(id), 'PATCH', { settings })
+  }
+
   async close(id: string): Promise<void> {
     await this.json(sessionPath(id), 'DELETE')
   }

@@ -7,6 +7,7 @@ import { sessionHref } from '../../shared/router.ts'
 import { ApiError, api } from '../../shared/server.ts'
 import { shownName, shownText } from '../../shared/shown-text.ts'
 import type { QueueEntry, SessionModel } from '../session-model.ts'
+import { dragProps, MoveButtons, useMover, type Mover } from './moving.tsx'
 import { whyItWaits } from './why.ts'
 
 const MODES = { queue: null, interrupt: 'stops the running turn', collect: 'joins others' } as const
@@ -21,6 +22,7 @@ export function Queue({ model }: { readonly model: SessionModel }) {
   const [problem, setProblem] = useState('')
   useEffect(() => void model.refresh(), [model])
   const running = model.running.value
+  const mover = useMover(model, rows, setProblem)
   return (
     <div class="panel-body queue">
       <section class="queue-running">
@@ -33,9 +35,12 @@ export function Queue({ model }: { readonly model: SessionModel }) {
         {rows.length === 0 ? <Empty>Nothing waits.</Empty> : null}
         <ol>
           {rows.map((row) => (
-            <QueueRow key={idOf(row)} row={row} model={model} fail={setProblem} />
+            <QueueRow key={idOf(row)} row={row} model={model} fail={setProblem} mover={mover} />
           ))}
         </ol>
+        <p class="seen-only-by-readers" role="status">
+          {mover.said}
+        </p>
       </section>
     </div>
   )
@@ -67,16 +72,18 @@ type QueueRowProps = {
   readonly row: QueueEntry
   readonly model: SessionModel
   readonly fail: (problem: string) => void
+  readonly mover: Mover
 }
 
-function QueueRow({ row, model, fail }: QueueRowProps) {
+function QueueRow({ row, model, fail, mover }: QueueRowProps) {
   const { position, since, state, by, busy } = row
   const id = idOf(row)
   const mode = MODES[busy]
   const input = model.log.turn(id)?.view.value.input ?? null
   const text = input === null ? null : typeof input === 'string' ? input : input.text
+  const isOwn = mover.own.includes(id)
   return (
-    <li data-id={id} data-state={state}>
+    <li data-id={id} data-state={state} {...dragProps(isOwn ? id : null, mover)}>
       <span class="seq">{position}</span>
       <Tag title={MEANINGS[state]}>{state}</Tag>
       {mode === null ? null : <Tag>{mode}</Tag>}
@@ -85,7 +92,10 @@ function QueueRow({ row, model, fail }: QueueRowProps) {
         {since === null ? '' : `since ${clockTime(since)} `}by{' '}
         {shownName(principalText(by) ?? 'unknown')}
       </span>
-      {model.may('talk') ? <CancelButton id={id} model={model} fail={fail} /> : null}
+      <span class="buttons">
+        {isOwn && mover.own.length > 1 ? <MoveButtons turn={id} mover={mover} /> : null}
+        {model.may('talk') ? <CancelButton id={id} model={model} fail={fail} /> : null}
+      </span>
       {text === null ? null : <p class="queue-text">{shownText(text)}</p>}
       <p class="queue-why">
         <strong>Why is it waiting?</strong> {whyItWaits(row, reasonsOf(model))}
@@ -106,7 +116,11 @@ function reasonsOf(model: SessionModel) {
   }
 }
 
-function CancelButton({ id, model, fail }: Omit<QueueRowProps, 'row'> & { readonly id: string }) {
+function CancelButton({
+  id,
+  model,
+  fail,
+}: Pick<QueueRowProps, 'model' | 'fail'> & { readonly id: string }) {
   const [isPressed, setPressed] = useState(false)
   const cancel = async (): Promise<void> => {
     setPressed(true)
