@@ -360,6 +360,29 @@ describe('actions', () => {
   })
 })
 
+describe('a huge text', () => {
+  it('is shown in part, in every tab, and in whole on request', async () => {
+    const session = await create({ agent: 'halting' })
+    const huge = `${'x'.repeat(400_000)} ${'word '.repeat(20_000)}`
+    await post(session, huge, LATER)
+    await post(session, huge, LATER)
+    const page = await open(session)
+    const chars = () => page.locator('main').evaluate((main: any) => main.textContent.length)
+    for (const name of ['Conversation', 'Timeline', 'Queue', 'Log']) {
+      await page.getByRole('tab', { name }).click()
+      await page.locator(`.panel[data-tab=${name.toLowerCase()}]`).waitFor()
+      expect(await chars(), name).toBeLessThan(60_000)
+    }
+    await page.locator('.log-entry[data-type="turn.queued"]').last().click()
+    await page.getByRole('button', { name: 'Show all' }).click()
+    await expect.poll(chars).toBeGreaterThan(huge.length)
+    halted.open()
+    await page.getByRole('tab', { name: 'Conversation' }).click()
+    await page.locator('.turn[data-state=done]').first().waitFor()
+    expect(await chars()).toBeLessThan(600_000)
+  })
+})
+
 describe('every tab', () => {
   it('finds a server again that was started anew, and shows what happens then', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'holdfast-inspector-'))

@@ -1,8 +1,12 @@
 /** Code with its colours, and a button that copies it. */
 import { useMemo } from 'preact/hooks'
+import { useClipped } from './clipped.tsx'
 import { highlight } from './highlight.ts'
 import { CopyButton } from './parts.tsx'
 import { shownName, shownText } from './shown-text.ts'
+
+/** A longer text is shown on request. */
+const CODE_CHARS_MAX = 50_000
 
 type CodeBlockProps = {
   readonly text: string
@@ -14,7 +18,8 @@ type CodeBlockProps = {
 }
 
 export function CodeBlock({ text, language = '', isPlain = false, label }: CodeBlockProps) {
-  const shown = shownText(text)
+  const [beginning, more] = useClipped(text, CODE_CHARS_MAX)
+  const shown = shownText(beginning)
   const pieces = useMemo(
     () => highlight(shown, isPlain ? '' : language),
     [shown, language, isPlain],
@@ -38,6 +43,7 @@ export function CodeBlock({ text, language = '', isPlain = false, label }: CodeB
           ),
         )}
       </pre>
+      {more}
     </div>
   )
 }

@@ -2,6 +2,7 @@
 import type { ComponentChildren, VNode } from 'preact'
 import { memo } from 'preact/compat'
 import { useEffect, useMemo, useState } from 'preact/hooks'
+import { useClipped } from './clipped.tsx'
 import { CodeBlock } from './code-block.tsx'
 import {
   codeOf,
@@ -16,6 +17,8 @@ import { shownName, shownText } from './shown-text.ts'
 /** A longer text is read in several steps, so that none takes longer than a frame. */
 const WHOLE_CHARS_MAX = 4_000
 const STEP_MS = 8
+/** The rest of a longer text is shown on request. */
+const SHOWN_CHARS_MAX = 200_000
 
 /** `isGrowing`: parts are still added to the text. */
 export const Markdown = memo(function Markdown({
@@ -25,9 +28,10 @@ export const Markdown = memo(function Markdown({
   readonly text: string
   readonly isGrowing?: boolean
 }) {
+  const [shownPart, more] = useClipped(text, isGrowing ? Number.POSITIVE_INFINITY : SHOWN_CHARS_MAX)
   const isLong = text.length > WHOLE_CHARS_MAX
   const blocks = useMemo(() => new TextBlocks(), [])
-  const parts = isGrowing || isLong ? blocks.of(text) : [text]
+  const parts = isGrowing || isLong ? blocks.of(shownPart) : [text]
   const ready = useSteps(parts, isLong && !isGrowing)
   return (
     <div class="markdown" dir="auto">
@@ -37,6 +41,7 @@ export const Markdown = memo(function Markdown({
       {ready === parts.length ? null : (
         <PlainText key="rest" text={parts.slice(ready).join('\n\n')} />
       )}
+      {more}
     </div>
   )
 })

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { memo } from 'preact/compat'
 import { useState } from 'preact/hooks'
+import { useClipped } from '../../shared/clipped.tsx'
 import { Markdown } from '../../shared/markdown.tsx'
 import { clockTime, duration, fullTime, now, plural } from '../../shared/moment.ts'
 import { Button, Status } from '../../shared/parts.tsx'
@@ -16,6 +17,8 @@ import { outcomeText, type TurnEntry, type TurnView } from './turn-view.ts'
 
 /** So many steps of a turn are in the document: an agent may have made thousands. */
 const STEPS_SHOWN = 100
+/** More of what was asked is shown on request. */
+const QUESTION_CHARS_MAX = 20_000
 
 type TurnProps = { readonly turn: TurnModel; readonly model: SessionModel }
 
@@ -141,10 +144,12 @@ type InputEntry = Extract<TurnEntry, { type: 'input' }>
 
 function Question({ entry, model }: { readonly entry: InputEntry; readonly model: SessionModel }) {
   const { how, text, parts, at, by } = entry
+  const [beginning, more] = useClipped(text, QUESTION_CHARS_MAX)
   return (
     <div class="question" data-how={how}>
       <div class="bubble user" dir="auto">
-        {shownText(text)}
+        {shownText(beginning)}
+        {more}
         <Blobs parts={parts} access={model.access} />
       </div>
       <p class="question-facts">

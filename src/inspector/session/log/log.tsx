@@ -2,6 +2,7 @@
 import { useMemo, useRef } from 'preact/hooks'
 import type { SessionEvent } from '../../../client/index.ts'
 import { eventSummary } from '../../../wire/views.ts'
+import { beginningOf, useClipped } from '../../shared/clipped.tsx'
 import { clockTime, fullTime } from '../../shared/moment.ts'
 import { Button, CopyButton, Empty, Select } from '../../shared/parts.tsx'
 import { address, sessionHref, setQuery } from '../../shared/router.ts'
@@ -134,6 +135,19 @@ function matching(
   })
 }
 
+/** More of an event is shown on request. */
+const EVENT_CHARS_MAX = 50_000
+
+function WholeEvent({ event }: { readonly event: SessionEvent }) {
+  const [beginning, more] = useClipped(JSON.stringify(event, null, 2), EVENT_CHARS_MAX)
+  return (
+    <>
+      <pre tabIndex={0}>{shownText(beginning)}</pre>
+      {more}
+    </>
+  )
+}
+
 type LogEntryProps = {
   readonly event: SessionEvent
   readonly model: SessionModel
@@ -155,7 +169,7 @@ function LogEntry({ event, model, isOpen }: LogEntryProps) {
       >
         <span class="seq">{seq}</span>
         <span class="mono log-type">{type}</span>
-        <span class="gist">{shownName(`${turn}${eventSummary(event)}`)}</span>
+        <span class="gist">{shownName(beginningOf(`${turn}${eventSummary(event)}`))}</span>
         <time title={fullTime(at)}>{clockTime(at)}</time>
       </button>
       {isOpen ? (
@@ -164,7 +178,7 @@ function LogEntry({ event, model, isOpen }: LogEntryProps) {
             <CopyButton text={() => JSON.stringify(event, null, 2)}>Copy JSON</CopyButton>
             <CopyButton text={() => new URL(permalink, location.href).href}>Copy link</CopyButton>
           </div>
-          <pre tabIndex={0}>{shownText(JSON.stringify(event, null, 2))}</pre>
+          <WholeEvent event={event} />
         </div>
       ) : null}
     </div>

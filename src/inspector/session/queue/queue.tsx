@@ -1,6 +1,7 @@
 /** What waits for its turn in this session, and why. */
 import { useEffect, useState } from 'preact/hooks'
 import { principalText } from '../../../wire/views.ts'
+import { beginningOf } from '../../shared/clipped.tsx'
 import { clockTime, duration, fullTime, now } from '../../shared/moment.ts'
 import { Button, Empty, Problem, Tag } from '../../shared/parts.tsx'
 import { sessionHref } from '../../shared/router.ts'
@@ -56,7 +57,7 @@ function Running({ model, turn }: { readonly model: SessionModel; readonly turn:
       <a href={sessionHref(model.id, undefined, { turn })} class="mono">
         {turn}
       </a>
-      <span class="running-text">{shownName(text)}</span>
+      <span class="running-text">{shownName(beginningOf(text))}</span>
       {startedAt === null ? null : (
         <span class="muted" title={fullTime(startedAt)}>
           for {duration(Math.max(0, now.value - startedAt))}
@@ -96,7 +97,7 @@ function QueueRow({ row, model, fail, mover }: QueueRowProps) {
         {isOwn && mover.own.length > 1 ? <MoveButtons turn={id} mover={mover} /> : null}
         {model.may('talk') ? <CancelButton id={id} model={model} fail={fail} /> : null}
       </span>
-      {text === null ? null : <p class="queue-text">{shownText(text)}</p>}
+      {text === null ? null : <p class="queue-text">{shownText(beginningOf(text))}</p>}
       <p class="queue-why">
         <strong>Why is it waiting?</strong> {whyItWaits(row, reasonsOf(model))}
       </p>

@@ -20,7 +20,6 @@ export type BarRow = {
   readonly lanes: readonly (readonly Bar[])[]
 }
 
-const TEXT_CHARS_MAX = 120
 /** More that overlap share the last lane. */
 const LANES_MAX = 5
 
@@ -47,9 +46,7 @@ export function barRows(session: string, data: TimelineData): readonly BarRow[] 
 }
 
 function nameOf({ id, text }: TimelineTurn): string {
-  const isLong = text.length > TEXT_CHARS_MAX
-  const words = isLong ? `${text.slice(0, TEXT_CHARS_MAX)}…` : text
-  return words === '' ? `Turn ${id}` : `Turn ${id} “${shownName(words)}”`
+  return text === '' ? `Turn ${id}` : `Turn ${id} “${shownName(text)}”`
 }
 
 function runBar(turn: TimelineTurn, href: string): readonly Bar[] {
@@ -80,8 +77,7 @@ function askBars(data: TimelineData, hrefOf: (seq: number) => string): readonly 
         settledAt === null
           ? 'waits for an answer'
           : `${outcome ?? ''} after ${duration(settledAt - openedAt)}`
-      const words = shownName(question.slice(0, TEXT_CHARS_MAX))
-      const label = `Ask “${words}”: ${end}`
+      const label = `Ask “${shownName(question)}”: ${end}`
       const key = `ask ${id}`
       return [{ key, kind: 'ask', from: openedAt, to: settledAt, label, href: hrefOf(openedSeq) }]
     },

@@ -3,6 +3,7 @@
  * only fills in what it knows. The events are not kept: a log may have a hundred thousand.
  */
 import type { SessionEvent } from '../../../client/index.ts'
+import { beginningOf } from '../../shared/clipped.tsx'
 import { turnOutcome } from '../../../wire/answer-text.ts'
 
 export type TimelineTurn = {
@@ -39,6 +40,8 @@ export type Mark = {
   readonly kind: 'failover' | 'interruption' | 'session' | 'change'
   readonly text: string
 }
+
+const TEXT_CHARS_MAX = 120
 
 /** Reasons of interruptions after which another owner continues the session. */
 const FAILOVERS = ['node_lost', 'server_crashed', 'hold_lost']
@@ -85,7 +88,7 @@ export class TimelineData {
     }
     if (event.type !== 'turn.queued' && event.type !== 'turn.started') return false
     const { input, queuedAt } = event
-    turn.text = typeof input === 'string' ? input : input.text
+    turn.text = beginningOf(typeof input === 'string' ? input : input.text, TEXT_CHARS_MAX)
     if (event.type === 'turn.started') {
       turn.startedAt = event.at
       turn.queuedAt ??= queuedAt ?? null
@@ -108,7 +111,7 @@ export class TimelineData {
     const ask: TimelineAsk = this.asks.get(id) ?? { id, ...empty }
     this.asks.set(id, ask)
     if (event.type === 'ask.opened') {
-      ask.question = event.question
+      ask.question = beginningOf(event.question, TEXT_CHARS_MAX)
       ask.openedAt = at
       ask.openedSeq = seq
     } else {
