@@ -166,7 +166,12 @@ describe('a permission request', () => {
     expect((await session.turn(touch('always-one'))).state).toBe('done')
     expect((await events(session)).filter(({ type }) => type === 'ask.opened')).toHaveLength(1)
     expect(existsSync(inWork('.claude/settings.local.json'))).toBe(false)
+    // What is taken back while a turn runs counts from the next one on.
+    const asking = session.turn(touch('another'), { settings: { mode: 'default' } })
+    const [open] = await asks(session)
     for (const { id } of await session.grants()) await session.revokeGrant(id)
+    await session.answer(open.id, 'deny')
+    await asking
     const settings = { mode: 'default', onNobody: 'deny' } as const
     expect((await session.turn(touch('always-one'), { settings })).reply?.text).toContain(
       'No person',

@@ -98,6 +98,9 @@ function OneAnswer({ ask, name, send, fail, isEdited, isSending }: AnswersProps)
   const message = useDraft(`${name}:message`)
   const edited = useRef<HTMLTextAreaElement>(null)
   const asked = editedText(ask.detail?.input)
+  // Some agents name first what allows more than is asked.
+  const once = ask.options?.find(({ means, id }) => means === 'allow' || id === 'allow')
+  const suggested = once ?? ask.options?.[0]
   const choose = (id: string): void => {
     const words = message.value.trim()
     const input = edited.current === null ? undefined : changedInput(edited.current.value, asked)
@@ -126,10 +129,10 @@ function OneAnswer({ ask, name, send, fail, isEdited, isSending }: AnswersProps)
         />
       ) : null}
       <div class="buttons">
-        {ask.options?.map(({ id, label }, index) => (
+        {ask.options?.map(({ id, label }) => (
           <Button
             key={id}
-            kind={index === 0 ? 'primary' : undefined}
+            kind={id === suggested?.id ? 'primary' : undefined}
             data-option={id}
             disabled={isSending}
             onClick={() => choose(id)}
