@@ -32,6 +32,8 @@ describe.each(RUNNERS)('the runner of %s', (name, runnerOf) => {
       runner: runnerOf(options),
       inputs: { answer: 'hello', hang: 'hang', fail: null, ask: 'run rmdir nothing' },
       reopen: async () => runnerOf(options),
+      // The adapter writes them to `.claude/settings.local.json` of its folder.
+      ...(name === ADAPTER ? { keepsGrants: true } : {}),
       dispose: async () => {
         await model.close()
         await rm(folder, { recursive: true, force: true, maxRetries: 5 })
