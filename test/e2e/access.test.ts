@@ -350,6 +350,8 @@ describe('Origin', () => {
       'x-session-key',
       'x-session-busy',
       'x-session-wait-ms',
+      'acp-connection-id',
+      'acp-session-id',
     ])
     // What OpenAI's client sends by itself, from a page too.
     expect(allowed).toContain('x-stainless-retry-count')

@@ -377,17 +377,17 @@ export const STEPS: readonly SchemaStep[] = [
     END IF;
     RETURN NEXT;
   END $body$`),
-  // Where each webhook stands, and the node that delivers it.
+  // Where each webhook stands, and the node that delivers it. What principals have used on a day.
+  // What lists of sessions are filtered and sorted by.
   schemaStep(`CREATE TABLE $schema.webhooks (
     name text COLLATE "C" PRIMARY KEY, node text COLLATE "C", ends timestamptz, body text
   ) WITH (fillfactor = 50);
-  ${listColumns(withSizes(APPEND))}`),
-  // What principals have used on a day.
-  schemaStep(`CREATE TABLE $schema.spending (
+  CREATE TABLE $schema.spending (
     day integer NOT NULL, principal text COLLATE "C" NOT NULL,
     tokens float8 NOT NULL, cost float8 NOT NULL, running float8 NOT NULL,
     PRIMARY KEY (day, principal)
-  ) WITH (fillfactor = 50)`),
+  ) WITH (fillfactor = 50);
+  ${listColumns(withSizes(APPEND))}`),
 ]
 
 /** The step that this version makes, and that its statements were written for. */

@@ -110,7 +110,7 @@ export const STEPS = [
     PRIMARY KEY (session, digest)
   ) WITHOUT ROWID;`,
   // Where each webhook stands. What lists of sessions are filtered and sorted by: `folded` is the
-  // key to be searched.
+  // key to be searched. What principals have used on a day.
   `CREATE TABLE webhooks (name TEXT PRIMARY KEY, node TEXT, body TEXT) WITHOUT ROWID;
   ALTER TABLE sessions ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;
   ALTER TABLE sessions ADD COLUMN active_at INTEGER NOT NULL DEFAULT 0;
@@ -133,9 +133,8 @@ export const STEPS = [
     ON sessions (principal, state, active_at, number, agent, folded, internal)
     WHERE internal = 0;
   CREATE INDEX sessions_of_agent ON sessions (agent) WHERE internal = 0;
-  CREATE INDEX sessions_by_folded ON sessions (folded) WHERE folded IS NOT NULL AND internal = 0;`,
-  // What principals have used on a day.
-  `CREATE TABLE spending (
+  CREATE INDEX sessions_by_folded ON sessions (folded) WHERE folded IS NOT NULL AND internal = 0;
+  CREATE TABLE spending (
     day INTEGER NOT NULL, principal TEXT NOT NULL,
     tokens REAL NOT NULL, cost REAL NOT NULL, running REAL NOT NULL,
     PRIMARY KEY (day, principal)
