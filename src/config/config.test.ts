@@ -125,6 +125,7 @@ describe('a configuration', () => {
       sharedKeys: {},
       jwt: [],
       quotas: {},
+      budgets: {},
       rules: [],
       retention: {},
       webhooks: [],

@@ -104,7 +104,7 @@ describe('an upgrade after kill -9', () => {
       const server = await ServerProcess.start({ data: url })
       await check(server.url, 'postgres')
       expect(await server.stop()).toBe(0)
-      expect(await database.query(steps)).toEqual([{ step: 7 }])
+      expect(await database.query(steps)).toEqual([{ step: 8 }])
       await isSettled('--store', url)
     } finally {
       await database.close()

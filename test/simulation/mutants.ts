@@ -74,7 +74,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   },
   {
     name: 'internal sessions are listed',
-    file: 'stores/memory.js',
+    file: 'stores/memory-lists.js',
     find: '(row.internal && !isSweep(query))',
     replace: 'false',
     catches: 'I1',
@@ -225,7 +225,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
     name: 'a run is not told that the session is lost',
     file: 'core/live.js',
     find: `        this.#released = error;
-        this.#run?.abandon(error);`,
+        this.#endRun(error);`,
     replace: '        this.#released = error;',
     catches: 'I2',
   },
@@ -268,7 +268,7 @@ const CORE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a follower of all asks that is gone still counts',
     file: 'core/answerers.js',
-    find: 'this.#here.delete(follower);',
+    find: 'this.#here.delete(said);',
     replace: '',
     catches: 'I8',
   },

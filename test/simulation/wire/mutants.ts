@@ -174,7 +174,7 @@ export const WIRE_MUTANTS: readonly Mutant[] = [
   {
     name: 'a welcome brings no asks',
     file: 'doors/connect/admission.js',
-    find: 'asks: session.asks.filter(({ kind }) => answers.includes(kind)),',
+    find: 'asks: overview.session.asks.filter(({ kind }) => answers.includes(kind)),',
     replace: 'asks: [],',
     catches: 'I8',
   },
