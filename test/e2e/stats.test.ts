@@ -10,6 +10,7 @@ import { METRICS } from '../../src/server/metric-table.ts'
 import { until } from '../support/gate.ts'
 import { openTestDatabase, type TestDatabase } from '../support/postgres.ts'
 import { serve, type TestServer } from '../support/server.ts'
+import { SECRET, WebhookReceiver } from '../support/webhook-receiver.ts'
 import { dial } from '../support/wire-client.ts'
 
 const failing: Agent = async () => {
@@ -155,14 +156,18 @@ describe('the charts of a server', () => {
 describe('/metrics', () => {
   let server: TestServer
   let other: TestServer
+  let receiver: WebhookReceiver
   beforeAll(async () => {
     const store = database.freshUrl()
+    receiver = await WebhookReceiver.start()
+    const allow = ['127.0.0.1']
+    const webhooks = [{ name: 'hook', url: receiver.url, secrets: [SECRET], allow }]
     // The browser is never started.
     const browsers = { chromium: { program: 'chromium' } }
-    server = await serve({ store, agents, browsers, isNode: true })
+    server = await serve({ store, agents, browsers, webhooks, isNode: true })
     other = await serve({ store, agents, isNode: true })
   })
-  afterAll(() => Promise.all([server.close(), other.close()]))
+  afterAll(() => Promise.all([server.close(), other.close(), receiver.close()]))
 
   it('prints what its table says, nothing else, and something of each', async () => {
     await doOfEverything(server)

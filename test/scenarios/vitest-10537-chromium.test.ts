@@ -196,6 +196,6 @@ describe('Vitest #10537 in Chromium', () => {
       await tab.say(`round ${round}`)
     }
     expect((await tab.bubbles()).length).toBe(2 * rounds)
-    expect((await tab.places()).filter((type) => type === 'opened')).toHaveLength(1)
+    expect(await tab.places('opened')).toEqual(['opened'])
   })
 })

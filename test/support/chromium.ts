@@ -112,10 +112,12 @@ export class SessionTab {
     await this.page.locator('.badge').getByText('Live', { exact: true }).waitFor()
   }
 
-  /** What the log shows of the attachments: `opened`, `resumed`, … */
-  async places(): Promise<string[]> {
+  /** What the log shows of the attachments: `opened`, `resumed`, …; or only one of these. */
+  async places(only = ''): Promise<string[]> {
     await this.page.getByRole('tab', { name: 'Log' }).click()
-    const entries = this.page.locator('.log [data-type]')
+    // Only those that are in sight are in the page: few enough are left.
+    await this.page.getByLabel('Show only events that contain this').fill(`"attachment.${only}`)
+    const entries = this.page.locator('.log [data-type^="attachment."]')
     await entries.first().waitFor()
     const types = await entries.evaluateAll((all) =>
       all.map((entry) => entry.getAttribute('data-type') ?? ''),
