@@ -9,7 +9,8 @@ import { fileURLToPath } from 'node:url'
 const ROOT = fileURLToPath(new URL('..', import.meta.url))
 
 export function sbom() {
-  const args = ['sbom', '--sbom-format=cyclonedx', '--sbom-type=application']
+  // With NODE_ENV=production npm would leave out what development tools need too.
+  const args = ['sbom', '--sbom-format=cyclonedx', '--sbom-type=application', '--include=dev']
   const npm = process.platform === 'win32' ? 'npm.cmd' : 'npm'
   const text = execFileSync(npm, args, {
     ...{ cwd: ROOT, encoding: 'utf8', maxBuffer: 2 ** 26 },

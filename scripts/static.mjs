@@ -15,7 +15,18 @@ const WITHOUT_MARKUP = {
   ),
 }
 
+/** Vite sets NODE_ENV for this whole process, which goes on to run tests or the server. */
 export async function buildInspector() {
+  const { NODE_ENV } = process.env
+  try {
+    await bundle()
+  } finally {
+    if (NODE_ENV === undefined) delete process.env.NODE_ENV
+    else process.env.NODE_ENV = NODE_ENV
+  }
+}
+
+async function bundle() {
   await build({
     configFile: false,
     root: path('src/inspector'),
