@@ -33,31 +33,32 @@ export const inspect = defineCommand({
     // Refused here rather than in the page.
     await remote.json('/v1/me')
     if (remote.token === null) return show(`${remote.url}/`, print)
+    // Before there is a file: a signal while the browser is started has to remove it, too.
+    const ended = endedBySignal()
     const folder = await mkdtemp(join(tmpdir(), 'holdfast-inspect-'))
     try {
       const file = join(folder, 'inspect.html')
       const address = `${remote.url}/#/token/${encodeURIComponent(remote.token)}`
       await writeFile(file, pageFor(address), { mode: 0o600 })
-      await show(pathToFileURL(file).href, print)
-      await untilRead()
+      await show(pathToFileURL(file).href, print, ended)
+      // The browser has this long to read the file, unless the command is ended.
+      await setTimeout(READ_MS, undefined, { signal: ended }).catch(() => undefined)
     } finally {
       await rm(folder, { recursive: true, force: true })
     }
   },
 })
 
-/** Until the browser had time to read the file, or the command is ended. */
-async function untilRead(): Promise<void> {
+function endedBySignal(): AbortSignal {
   const ended = new AbortController()
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => ended.abort())
-  // It is aborted by those signals only.
-  await setTimeout(READ_MS, undefined, { signal: ended.signal }).catch(() => undefined)
+  return ended.signal
 }
 
-async function show(address: string, isToPrint: boolean): Promise<void> {
+async function show(address: string, isToPrint: boolean, ended?: AbortSignal): Promise<void> {
   if (isToPrint) return console.log(address)
-  if (await opened(address)) return say(`opened ${address}`)
-  say(`no browser could be started: open ${address}`)
+  if (await opened(address, ended)) return say(`opened ${address}`)
+  if (ended?.aborted !== true) say(`no browser could be started: open ${address}`)
 }
 
 const OPENERS: Readonly<Record<string, readonly string[]>> = {
@@ -65,14 +66,15 @@ const OPENERS: Readonly<Record<string, readonly string[]>> = {
   win32: ['rundll32', 'url.dll,FileProtocolHandler'],
 }
 
-async function opened(address: string): Promise<boolean> {
+async function opened(address: string, ended?: AbortSignal): Promise<boolean> {
   const [program = 'xdg-open', ...args] = OPENERS[process.platform] ?? []
   const child = spawn(program, [...args, address], { stdio: 'ignore' })
   try {
-    const [code] = (await once(child, 'exit')) as [number | null]
+    const [code] = (await once(child, 'exit', { signal: ended })) as [number | null]
     return code === 0
   } catch {
-    // There is no such program: the caller prints the address.
+    // There is no such program, and the caller prints the address; or the command is ended.
+    child.unref()
     return false
   }
 }

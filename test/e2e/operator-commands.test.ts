@@ -111,6 +111,28 @@ describe('inspect', () => {
     await files.remove()
   })
 
+  it.runIf(process.platform === 'linux')(
+    'removes the file when it is ended while the browser is started',
+    async () => {
+      const files = await TokenFiles.make()
+      const guarded = await serve({ tokens: await files.open() })
+      const asked = join(folder, 'asked')
+      const opener = `#!/bin/sh\necho "$1" > ${asked}\nwhile [ -e ${asked} ]; do /bin/sleep 0.1; done\n`
+      writeFileSync(join(folder, 'xdg-open'), opener, { mode: 0o755 })
+      const env = { HOLDFAST_URL: guarded.url, HOLDFAST_TOKEN: secretOf('admin'), PATH: folder }
+      const command = new CommandLine(['inspect'], { env })
+      const address = () => (existsSync(asked) ? readFileSync(asked, 'utf8').trim() : '')
+      await expect.poll(address, { timeout: 20_000 }).toMatch(/inspect\.html$/)
+      const page = fileURLToPath(address())
+      command.child.kill('SIGTERM')
+      await command.exited
+      expect(existsSync(dirname(page))).toBe(false)
+      rmSync(asked)
+      await guarded.close()
+      await files.remove()
+    },
+  )
+
   it('opens a server without a token by its address alone', async () => {
     expect((await output(['inspect', '--print'])).stdout).toBe(`${server.url}/\n`)
   })
