@@ -1,5 +1,5 @@
 /** Every view of the inspector that is not inside one session, as a person meets it. */
-import type { Browser, BrowserContext, Page } from 'playwright-core'
+import type { Browser, BrowserContext, Locator, Page } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { builtinAgents, type Agent } from 'holdfast'
 import type { Scope } from '../../src/core/access.ts'
@@ -51,6 +51,15 @@ afterEach(async () => {
     await server.post(`/v1/sessions/${session.id}/asks/${id}`, { answer: 'deny' })
   }
 })
+
+/** Whether the parts of a row that can be seen are side by side. */
+async function isOneLine(row: Locator): Promise<boolean> {
+  const boxes = await Promise.all(
+    (await row.locator('> *').all()).map((cell) => cell.boundingBox()),
+  )
+  const middles = boxes.flatMap((box) => (box === null ? [] : [box.y + box.height / 2]))
+  return Math.max(...middles) - Math.min(...middles) < 4
+}
 
 async function visit(path: string): Promise<Page> {
   const page = await context.newPage()
@@ -129,6 +138,7 @@ describe('Home', () => {
     const page = await visit('/')
     const section = (name: string) => page.locator('section', { hasText: name })
     await section('Running now').getByText('works').waitFor()
+    expect(await isOneLine(section('Running now').locator('.session-row').first())).toBe(true)
     await section('Failed lately').getByText('breaks').waitFor()
     const turns = page.locator('.chart', { hasText: 'Turns per minute' })
     expect(Number(await turns.locator('.chart-figure').textContent())).toBeGreaterThan(0)
