@@ -317,6 +317,29 @@ describe('what a person writes', () => {
   })
 })
 
+describe('on a phone', () => {
+  it('an ask leaves room for the conversation, and nothing covers the tabs', async () => {
+    const session = await create({ agent: 'ask' })
+    const page = await open(session)
+    await page.setViewportSize({ width: 360, height: 640 })
+    await post(session, 'a line\n'.repeat(60), LATER)
+    await page.locator('.ask').waitFor()
+    const log = page.getByRole('log')
+    await log.evaluate('(log) => log.scrollTo(0, 0)')
+    const toEnd = page.getByRole('button', { name: 'To the end' })
+    await toEnd.waitFor()
+    const [tabs, button, send] = await Promise.all(
+      [
+        page.getByRole('tablist'),
+        toEnd,
+        page.getByRole('button', { name: 'Send', ...EXACTLY }),
+      ].map((place) => place.boundingBox()),
+    )
+    expect(button!.y).toBeGreaterThanOrEqual(tabs!.y + tabs!.height)
+    expect(send!.y + send!.height).toBeLessThanOrEqual(640)
+  })
+})
+
 describe('actions', () => {
   it('copy, export, fork, retry, share and revoke', async () => {
     await context.grantPermissions(['clipboard-read', 'clipboard-write'])
