@@ -1,7 +1,7 @@
 /** What a session is: its name, state and settings, and what can be done with it. */
 import { useState } from 'preact/hooks'
 import type { SessionView } from '../../wire/views.ts'
-import { dateOf, duration, fullTime } from '../shared/moment.ts'
+import { duration, fullTime } from '../shared/moment.ts'
 import { Ago, CopyButton, Labels, SessionName, Status, Tag } from '../shared/parts.tsx'
 import { href } from '../shared/router.ts'
 import { shownName } from '../shared/shown-text.ts'
@@ -91,7 +91,7 @@ function Details({ info }: { readonly info: SessionView }) {
     ['Reconnect policy', reconnect + (exclusive ? ', exclusive: one client drives' : '')],
     ['Grace time', reconnect === 'none' ? 'none' : duration(graceMs)],
     ['Closes when idle for', ttlMs === null ? 'never' : duration(ttlMs)],
-    ['Created', `${dateOf(createdAt)} (${fullTime(createdAt)})`],
+    ['Created', fullTime(createdAt)],
     ['Owner', principal],
     ['Turns', `${turns} started`],
     ['Log', `${seq} events`],

@@ -41,16 +41,18 @@ export function ShareDialog({ session, onClose }: ShareDialogProps) {
   return (
     <Dialog title="Share this session" onClose={onClose}>
       <div class="form">
-        <p class="muted">Everybody with the link gets in. Its address is shown only now.</p>
+        <p class="muted">Everybody with the link gets in. It is shown once, when it is made.</p>
         <Field name="Its bearer may">
           <Select options={RIGHTS} value={rights} onChange={setRights} />
         </Field>
         <Field name="It is valid for">
           <Select options={LIFETIMES} value={life} onChange={setLife} />
         </Field>
-        <Button kind="primary" onClick={() => run(make)}>
-          Make a link
-        </Button>
+        <div class="buttons">
+          <Button kind="primary" onClick={() => run(make)}>
+            Make a link
+          </Button>
+        </div>
         {url === null ? null : <MadeLink url={url} />}
         {problem === '' ? null : <Problem>{problem}</Problem>}
         <h3>Links to this session</h3>

@@ -97,7 +97,9 @@ function ItemView({ item, model }: { readonly item: Item; readonly model: Sessio
             <div class="bubble user" dir="auto">
               {shownText(item.message.text)}
             </div>
-            <p class="question-facts state">is being sent</p>
+            <p class="question-facts state">
+              {isWaiting(model) ? 'waits for its turn' : 'is being sent'}
+            </p>
           </div>
         </article>
       )
@@ -105,6 +107,10 @@ function ItemView({ item, model }: { readonly item: Item; readonly model: Sessio
       return <EarlierMessages item={item} />
   }
 }
+
+/** Whether the server holds back requests until the running turn has ended. */
+const isWaiting = ({ state, queue }: SessionModel): boolean =>
+  state.value.name === 'live' && queue.value.some((entry) => entry.state === 'waiting')
 
 /** What was said before this session began, in the one that it was forked from. */
 function EarlierMessages({ item }: { readonly item: Extract<Item, { type: 'earlier' }> }) {
