@@ -171,6 +171,10 @@ export class ArchiveCheck {
     for (const digest of this.#named) {
       if (!this.#found.has(digest)) this.#bad(`the bytes ${digest} are missing`)
     }
+    if (this.#folded?.session?.closed === null) {
+      this.#bad('its session is open at its end: it was exported before that was closed, or cut')
+      return this.#log.finish()
+    }
     try {
       this.#folded?.finish({ seq: this.#count, state: 'closed' })
     } catch (error) {
