@@ -6,7 +6,7 @@ import { setTimeout } from 'node:timers/promises'
 import type { PrincipalErasure } from '../core/index.ts'
 import { sessionPath } from '../wire/views.ts'
 import { defineCommand, repeated, text, toggle, UsageError } from './command.ts'
-import { printJson, say } from './output.ts'
+import { counted, printJson, say } from './output.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 /** So long the server may take to give back what it has erased. */
@@ -57,11 +57,12 @@ async function eraseSession(remote: Remote, name: string): Promise<Erased> {
 }
 
 function report(erased: Erased, found: readonly string[], isChecked: boolean): void {
-  say(`${erased.sessions} sessions are erased`)
-  for (const { session, what } of erased.left) {
+  const { sessions, left, remaining } = erased
+  say(`${counted(sessions, 'session')} ${sessions === 1 ? 'is' : 'are'} erased`)
+  for (const { session, what } of left) {
     say(`not removed of session ${session}: ${what.join(', ')}`)
   }
-  for (const { session, code } of erased.remaining) say(`not erased: session ${session} (${code})`)
+  for (const { session, code } of remaining) say(`not erased: session ${session} (${code})`)
   for (const file of found) say(`still there: ${file}`)
   if (isChecked && found.length === 0) say('none of the texts is in the files of the store')
 }

@@ -23,6 +23,10 @@ export function printTable<Row>(rows: readonly Row[], columns: Columns<Row>): vo
   }
 }
 
+/** "1 turn", "2 turns". */
+export const counted = (count: number, noun: string): string =>
+  `${count} ${noun}${count === 1 ? '' : 's'}`
+
 export const isoTime = (at: number): string => new Date(at).toISOString()
 
 export function printJson(items: readonly unknown[]): void {

@@ -3,7 +3,7 @@ import { setTimeout } from 'node:timers/promises'
 import { systemClock } from '../platform/clock.ts'
 import type { OpenAskListView, SessionListView, SessionRowView } from '../wire/views.ts'
 import { defineCommand, number, toggle } from './command.ts'
-import { durationText, isoTime, printable, printJson } from './output.ts'
+import { counted, durationText, isoTime, printable, printJson } from './output.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 
 type Percentiles = { readonly [Name in 'p50' | 'p95' | 'p99']: number | null }
@@ -114,7 +114,9 @@ function linesOf({ at, sessions, asks, counts, stats, nodes }: Moment, where: st
   const lines = [`holdfast  ${printable(where)}  ${isoTime(at)}`, `sessions  ${busy}`]
   if (stats !== null) lines.push(...statLines(stats))
   for (const { id, url, isAlive, sessions: owned, version } of nodes ?? []) {
-    const facts = [isAlive ? 'alive' : 'gone', `${owned ?? '?'} sessions`, version]
+    // The only node of a store does not count the sessions that it owns.
+    const count = owned === null ? [] : [counted(owned, 'session')]
+    const facts = [isAlive ? 'alive' : 'gone', ...count, version]
     lines.push(`node      ${printable(url ?? id)}  ${printable(facts.join(', '))}`)
   }
   const more = asks.isMore ? '+' : ''

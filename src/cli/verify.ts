@@ -18,7 +18,7 @@ import { auditPostgres } from '../stores/postgres/audit.ts'
 import { auditSqlite } from '../stores/sqlite/audit.ts'
 import { defineCommand, text, toggle, type FlagValues } from './command.ts'
 import { parseObject, verifyFile } from './file-checks.ts'
-import { printable, printJson } from './output.ts'
+import { counted, printable, printJson } from './output.ts'
 import { Remote, REMOTE_FLAGS } from './remote.ts'
 import { isPostgres, storeFile, storeName } from './stores.ts'
 
@@ -89,7 +89,7 @@ async function* verifyOne(
 function print({ name, key, events, turns, problems, pending }: CheckedLog): void {
   const shown = key === null ? printable(name) : `${name} ${printable(JSON.stringify(key))}`
   const open = pending.length === 0 ? '' : `, not over: ${printable(pending.join(' '))}`
-  const facts = `${events} events, ${turns} turns${open}`
+  const facts = `${counted(events, 'event')}, ${counted(turns, 'turn')}${open}`
   console.log(`${problems.length === 0 ? 'ok ' : 'BAD'}  ${shown}  ${facts}`)
   for (const problem of problems) console.log(`     ${printable(problem)}`)
 }
