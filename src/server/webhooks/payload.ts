@@ -163,7 +163,8 @@ const SECRETS: readonly (readonly [RegExp, string])[] = [
   ],
   [/\bxox[a-z]-[\w-]{10,}/g, '[secret]'],
   [/\b(?:AKIA|ASIA)[A-Z\d]{16}\b/g, '[secret]'],
-  [/\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*/g, '[token]'],
+  // Once for each run of its characters, and only if a dot follows: else a long run takes forever.
+  [/(?<![\w-])(?=[\w-]+\.[\w-]+\.)(?:[\w-]*-)?eyJ[\w-]{8,}\.[\w-]+\.[\w-]*/g, '[token]'],
   [/\b(bearer|basic)\s+[\w.~+/=-]{8,}/gi, '$1 [secret]'],
   [/(:\/\/[^\s/:@]*:)[^\s/@]+@/g, '$1[secret]@'],
   [
