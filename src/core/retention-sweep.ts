@@ -56,6 +56,8 @@ export class RetentionSweep {
   async sweep(): Promise<void> {
     const { store, limits } = this.#node
     const round = this.#round ?? this.#newRound()
+    // A sweep that fails has counted sessions that it has not passed: the next one begins anew.
+    this.#round = null
     let { cursor } = round
     let failures = 0
     for (let left = JUDGED_MAX; left > 0 && failures < FAILURES_MAX && !this.#isStopped;) {
