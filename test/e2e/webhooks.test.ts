@@ -319,6 +319,38 @@ describe('where a webhook stands', () => {
     expect(confirmed.map(({ type }) => type)).toEqual(events)
   })
 
+  it('is taken again only when what was under way has ended', async () => {
+    const held: (() => void)[] = []
+    let quick = ''
+    const receiver = await receive(({ id }) => {
+      if (quick !== '' && id.includes(quick)) return 200
+      return (_, response) => void held.push(() => response.end())
+    })
+    const { server } = await start([hook(receiver, { events: ['turn.done'] })])
+    const { store } = server.holdfast.authority
+    const save = store.saveWebhook!.bind(store)
+    let isLost = false
+    store.saveWebhook = async (name, node, body, leaseMs) => {
+      const isNow = !isLost && quick !== '' && quick in JSON.parse(body).done
+      if (!isNow) return save(name, node, body, leaseMs)
+      isLost = true
+      await save(name, node, body, 0)
+      return false
+    }
+    await turn(server, 'first')
+    await until(() => held.length === 1)
+    // In one page of the feed, so that both are sent at the same time.
+    quick = (await turn(server, 'quick')).body.session
+    await turn(server, 'slow')
+    held.shift()!()
+    await until(() => isLost && held.length > 0)
+    // Without a signal: what must not happen would happen at the next look.
+    await new Promise((resolve) => setTimeout(resolve, 10 * FAST.lookMs))
+    expect(receiver.received).toHaveLength(3)
+    held.shift()!()
+    await until(async () => (await standing(server))[0].node !== null)
+  })
+
   it('begins now for one that is new', async () => {
     const receiver = await receive()
     const folder = await mkdtemp(join(tmpdir(), 'holdfast-webhooks-'))

@@ -89,6 +89,8 @@ export class Webhook {
     const { authority, limits } = this.#context
     const { store, node, changes, clock } = authority
     if (this.#state !== null || this.#isClosed) return
+    // What was under way when it was lost is over before anything is sent again.
+    await this.#running
     const before = clock.monotonic()
     const held = await store.holdWebhook?.(this.options.name, node, limits.leaseMs)
     if (held === null || held === undefined) return
