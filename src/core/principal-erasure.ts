@@ -12,7 +12,10 @@ export type PrincipalErasure = {
   readonly bytes: number
   /** What agents wrote that could not be removed. */
   readonly left: readonly { readonly session: string; readonly what: readonly string[] }[]
-  /** Archives of these sessions that were removed; null: there is no archive. */
+  /**
+   * Archives that were removed, also those of sessions that retention has erased; null: there is no
+   * archive.
+   */
   readonly archives: number | null
   /** Those that could not be erased, and why: some belong to another node, for instance. */
   readonly remaining: readonly { readonly session: string; readonly code: string }[]
@@ -47,6 +50,7 @@ export async function erasePrincipal(
       cursor = page.nextCursor
     }
   }
+  const archived = (await archive?.removeOf(principal)) ?? 0
   const left: PrincipalErasure['left'][number][] = []
   const remaining: PrincipalErasure['remaining'][number][] = []
   let bytes = 0
@@ -61,6 +65,7 @@ export async function erasePrincipal(
       if (code !== 'session_erased') remaining.push({ session, code })
     }
   }
-  const archives = archive === null ? null : await archive.remove([...rows.keys()])
+  // What retention has archived meanwhile.
+  const archives = archive === null ? null : archived + (await archive.removeOf(principal))
   return { principal, sessions: rows.size - remaining.length, bytes, left, archives, remaining }
 }

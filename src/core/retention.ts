@@ -45,6 +45,8 @@ export interface SessionArchive {
   keep(row: SessionRow, store: Pick<Store, 'read' | 'readBlob'>): Promise<void>
   /** Removes what it has of these sessions; returns how many files that were. */
   remove(sessions: readonly string[]): Promise<number>
+  /** The same for all sessions of a principal, also those that the store does not have any more. */
+  removeOf(principal: string): Promise<number>
 }
 
 /** What is decided about a session. */

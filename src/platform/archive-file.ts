@@ -70,6 +70,8 @@ function opened(from: Readable, isCompressed: boolean): Readable {
   if (!isCompressed) return from
   const to = createGunzip()
   from.on('error', (error) => to.destroy(error))
+  // Not all of it may be read.
+  to.on('close', () => from.destroy())
   return from.pipe(to)
 }
 

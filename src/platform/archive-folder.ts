@@ -13,6 +13,7 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGzip } from 'node:zlib'
 import type { SessionArchive, SessionRow, Store } from '../core/index.ts'
+import { linesOfFile } from './archive-file.ts'
 import { archiveLines } from './archive-format.ts'
 import { systemClock } from './clock.ts'
 
@@ -97,6 +98,17 @@ export class ArchiveFolder implements SessionArchive {
     return removed
   }
 
+  /** As the first line of each file says. */
+  async removeOf(principal: string): Promise<number> {
+    let removed = 0
+    for await (const file of this.#files()) {
+      if (!/\.jsonl(\.gz)?$/.test(file) || (await principalOf(file)) !== principal) continue
+      await rm(file, { force: true })
+      removed += 1
+    }
+    return removed
+  }
+
   async *#files(): AsyncGenerator<string> {
     for (const day of await readdir(this.folder, { withFileTypes: true })) {
       if (!day.isDirectory() || !/^\d{4}-\d\d-\d\d$/.test(day.name)) continue
@@ -114,6 +126,18 @@ function nameOf(id: string): string {
   if (name.length <= NAME_CHARS_MAX) return name
   const digest = createHash('sha256').update(id).digest('hex')
   return `${name.slice(0, NAME_CHARS_MAX - 20)}~${digest.slice(0, 16)}`
+}
+
+/** Null: it cannot be read. */
+async function principalOf(file: string): Promise<unknown> {
+  try {
+    for await (const line of linesOfFile(file)) {
+      return (JSON.parse(line ?? '{}') as { readonly principal?: unknown }).principal
+    }
+  } catch {
+    // It is damaged, or was removed meanwhile.
+  }
+  return null
 }
 
 async function* hashed(lines: AsyncIterable<string>, hash: Hash): AsyncGenerator<Buffer> {

@@ -50,6 +50,18 @@ it('erases all sessions of a principal, open, closed and archived, and nobody el
   const { authority } = server.holdfast
   const { row } = await authority.store.read(closed.id, 0, 0)
   await authority.archive!.keep(row!, authority.store)
+  const retired = await alice.resolve({ key: 'retired' })
+  await retired.turn(SECRET)
+  await retired.close()
+  await authority.archive!.keep(
+    (await authority.store.read(retired.id, 0, 0)).row!,
+    authority.store,
+  )
+  // As retention does it.
+  await authority.erase(retired.id, 'echo')
+  const other = await holdfastOf('bob').resolve({ key: 'closed' })
+  await other.close()
+  await authority.archive!.keep((await authority.store.read(other.id, 0, 0)).row!, authority.store)
   const size = statSync(join(folder, 'holdfast.db')).size
   expect(filesWith(SECRET).length).toBeGreaterThan(1)
   const { status, body } = await server.delete('/v1/principals/alice')
@@ -57,10 +69,11 @@ it('erases all sessions of a principal, open, closed and archived, and nobody el
     200,
     {
       ...{ principal: 'alice', sessions: 2, bytes: expect.any(Number) },
-      ...{ left: [], archives: expect.any(Number), remaining: [] },
+      ...{ left: [], archives: 2, remaining: [] },
     },
   ])
   await expect.poll(() => filesWith(SECRET)).toEqual([])
+  expect(files().filter((file) => file.endsWith('.jsonl'))).toHaveLength(1)
   await expect.poll(() => statSync(join(folder, 'holdfast.db')).size).toBeLessThan(size / 4)
   expect((await server.get(`/v1/sessions/${closed.id}`)).body.code).toBe('session_erased')
   expect((await bob.turn('more')).state).toBe('done')
