@@ -134,6 +134,7 @@ export class ArchiveCheck {
   #addEvent(event: CheckedEvent, text: string): void {
     this.#count += 1
     this.#log.add(event)
+    if (event.type === 'session.created') this.#checkNames(event as EventOf<'session.created'>)
     if (this.#found.size > 0) this.#bad(`event ${event.seq} comes after images and files`)
     for (const digest of blobsNamedBy(event)) this.#named.add(digest)
     if (this.#isKept) this.#events.push(text)
@@ -143,6 +144,13 @@ export class ArchiveCheck {
       this.#folded = null
       this.#bad(messageOf(error))
     }
+  }
+
+  /** Who may see it must be the same before and after. */
+  #checkNames({ id, principal = DEFAULT_PRINCIPAL, internal }: EventOf<'session.created'>): void {
+    const { session, ...header } = this.#header!
+    if (id === session && principal === header.principal && internal === header.internal) return
+    this.#bad('its first line is about another session than its log')
   }
 
   #addBlob({ digest, bytes, data }: BlobLine): void {
@@ -217,10 +225,20 @@ function checkHeader(header: Header): void {
   const isNamed = [session, principal, agent].every((name) => typeof name === 'string')
   const isOwned = (key === null || typeof key === 'string') && typeof internal === 'boolean'
   const values = Object.values(labels ?? { none: null })
-  const isLabelled = values.every((value) => typeof value === 'string')
-  const isShared = Array.isArray(shares) && shares.every((one) => typeof one?.with === 'string')
+  const isLabelled = !Array.isArray(labels) && values.every((value) => typeof value === 'string')
+  const isShared = Array.isArray(shares) && shares.every(isShare) && areDifferent(shares)
   if (!isNamed || !isOwned || !isLabelled || !isShared || !Number.isSafeInteger(createdAt)) {
     throw invalid('archive', 'has a first line that says too little, or something else')
   }
   checkSessionId(session)
+}
+
+function isShare(share: unknown): boolean {
+  const { with: holder, scopes } = Object(share) as { readonly with?: unknown; scopes?: unknown }
+  const isList = Array.isArray(scopes) && scopes.every((scope) => typeof scope === 'string')
+  return typeof holder === 'string' && isList
+}
+
+function areDifferent(shares: Header['shares']): boolean {
+  return new Set(shares.map((share) => share.with)).size === shares.length
 }

@@ -1,4 +1,5 @@
 /** What is not kept goes into the archive, then out of the store, and comes back from there. */
+import { createHash } from 'node:crypto'
 import { execFile } from 'node:child_process'
 import {
   existsSync,
@@ -209,6 +210,36 @@ it('an archive that was changed, cut or is of another format is refused, and say
     expect([name, status, body.detail]).toEqual([name, 422, expect.stringContaining(problem)])
   }
   expect(await state('one')).toBe('session_erased')
+})
+
+it('an archive whose first line does not fit its log, or the store, is refused', async () => {
+  await start(sqlite(), {}, { retainMs: 0 })
+  await closedSession('one')
+  await expect.poll(() => state('one')).toBe('session_erased')
+  const lines = readFileSync(archived()[0] ?? '', 'utf8')
+    .trimEnd()
+    .split('\n')
+  const header = JSON.parse(lines[0] ?? '')
+  const share = { with: 'bob', scopes: ['watch'] }
+  const changes: readonly (readonly [object, number])[] = [
+    [{ session: 'two' }, 422],
+    [{ principal: 'mallory' }, 422],
+    [{ internal: true }, 422],
+    [{ labels: ['a'] }, 422],
+    [{ shares: [{ with: 'bob' }] }, 422],
+    [{ shares: [share, share] }, 422],
+    [{ shares: [share] }, 201],
+  ]
+  for (const [change, expected] of changes) {
+    const first = JSON.stringify({ ...header, ...change })
+    const content = `${[first, ...lines.slice(1, -1)].join('\n')}\n`
+    const sha256 = createHash('sha256').update(content).digest('hex')
+    const end = JSON.stringify({ ...JSON.parse(lines.at(-1) ?? ''), sha256 })
+    const file = join(folder, 'made.txt')
+    writeFileSync(file, `${content}${end}\n`)
+    const { status } = await importFile(file)
+    expect([change, status]).toEqual([change, expected])
+  }
 })
 
 it('a closed session is exported and imported into another store, without a server there', async () => {
