@@ -100,6 +100,12 @@ export class AskLinks {
   }
 }
 
+/** One who has allowed it would allow it again by a link, as another person. */
+function assertOnePerson({ people = 1 }: Ask): void {
+  if (people <= 1) return
+  throw new HoldfastError('forbidden', `${people} people have to allow this: it takes no link`)
+}
+
 /** What a person needs to decide. */
 function askShown(ask: Ask) {
   const { id, kind, question, options, deadline, detail, accepts = [] } = ask
@@ -167,7 +173,9 @@ export function askLinkRoutes(links: AskLinks): readonly Route[] {
         // A caller that may not see the ask gives no link away that shows it.
         await exchange.session.assertMay('ask.answer')
         const asks = await exchange.session.asks()
-        if (!asks.some((open) => open.id === ask)) throw askUnknown(session, ask)
+        const found = asks.find((open) => open.id === ask)
+        if (found === undefined) throw askUnknown(session, ask)
+        assertOnePerson(found)
         const { token, expiresAt } = await links.make(session, ask, expiresInMs)
         exchange.reply(201, { token, url: askLinkUrl(serverUrl(exchange), token), expiresAt })
       },

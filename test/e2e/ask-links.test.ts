@@ -21,8 +21,8 @@ let receiver: WebhookReceiver
 let server: TestServer
 const diagnostics: Diagnostic[] = []
 
-const asking: Agent = async (_, context) => {
-  const detail = { tool: 'Bash', command: 'make deploy' }
+const asking: Agent = async ({ text }, context) => {
+  const detail = { tool: 'Bash', command: text === 'release' ? 'make release' : 'make deploy' }
   const asked = { kind: 'permission', question: 'Deploy?', options: ['allow', 'deny'], detail }
   return JSON.stringify(await context.ask(asked))
 }
@@ -45,6 +45,7 @@ beforeAll(async () => {
   server = await serve({
     ...{ tokens, agents: { ...builtinAgents, asking }, webhooks: [hook], defaultAgent: 'asking' },
     rates: { failuresPerMinute: 1_000 },
+    rules: [{ name: 'two', decision: 'ask', people: 2, commands: ['make release'] }],
     onDiagnostic: (diagnostic) => diagnostics.push(diagnostic),
   })
 })
@@ -61,6 +62,20 @@ function as(token: string, method: string, path: string, body?: object) {
 }
 const by = (name: keyof typeof NAMES, method: string, path: string, body?: object) =>
   as(`hf_secret-of-${name}`, method, path, body)
+
+it('is not made where several people have to allow it: its maker would count twice', async () => {
+  const { body } = await by('owner', 'POST', '/v1/sessions', { key: 'release' })
+  const path = `/v1/sessions/${body.id}`
+  const turn = by('owner', 'POST', `${path}/turns`, { input: 'release' })
+  const asks = async () => (await by('owner', 'GET', `${path}/asks`)).body.asks
+  await expect.poll(asks).toHaveLength(1)
+  const [{ id: ask }] = await asks()
+  await by('owner', 'POST', `${path}/asks/${ask}`, { answer: 'allow' })
+  const made = await by('owner', 'POST', `${path}/asks/${ask}/link`, {})
+  expect([made.status, made.body.code]).toEqual([403, 'forbidden'])
+  await by('owner', 'POST', `${path}/asks/${ask}`, { answer: 'deny' })
+  expect((await turn).status).toBe(200)
+})
 
 /** A turn that asks; its ask, and a link to it. */
 async function asked(expiresInMs?: number) {
