@@ -115,10 +115,12 @@ export class SessionTab {
   /** What the log shows of the attachments: `opened`, `resumed`, …; or only one of these. */
   async places(only = ''): Promise<string[]> {
     await this.page.getByRole('tab', { name: 'Log' }).click()
+    const entries = this.page.locator('.log [data-type]')
+    await entries.first().waitFor()
     // Only those that are in sight are in the page: few enough are left.
     await this.page.getByLabel('Show only events that contain this').fill(`"attachment.${only}`)
-    const entries = this.page.locator('.log [data-type^="attachment."]')
-    await entries.first().waitFor()
+    const others = this.page.locator('.log [data-type]:not([data-type^="attachment."])')
+    await others.first().waitFor({ state: 'detached' })
     const types = await entries.evaluateAll((all) =>
       all.map((entry) => entry.getAttribute('data-type') ?? ''),
     )
